@@ -1,0 +1,97 @@
+# How every target of Strata is built: the language level, the warnings, the sanitizers, and the
+# functions that turn a folder into a library, a program or a test.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+option(STRATA_TESTS "Build the tests" ON)
+option(STRATA_FUZZ "Build the libFuzzer targets (clang)" OFF)
+set(STRATA_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+find_program(MOLD mold)
+if(MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(tl-expected REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(Boost 1.81 REQUIRED COMPONENTS json)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+add_library(xxhash ALIAS PkgConfig::XXHASH)
+add_library(utf8proc ALIAS PkgConfig::UTF8PROC)
+
+add_library(strata_options INTERFACE)
+target_include_directories(strata_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
+target_link_libraries(strata_options INTERFACE Threads::Threads tl::expected)
+target_compile_definitions(strata_options INTERFACE BOOST_JSON_MAX_STRUCTURED_SIZE=0xffffffff)
+# No contraction: products and sums round where the code says so (docs/architecture.md, law 1).
+target_compile_options(strata_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor
+  -Woverloaded-virtual -Wimplicit-fallthrough -Werror -ffp-contract=off -fno-math-errno)
+if(STRATA_SANITIZE)
+  target_compile_options(strata_options INTERFACE
+    -fsanitize=${STRATA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(strata_options INTERFACE -fsanitize=${STRATA_SANITIZE})
+endif()
+
+# strata_library(NAME LINK ...): src/NAME/**.cpp as the static library strata_NAME.
+function(strata_library name)
+  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
+  if(NOT sources)
+    add_library(strata_${name} INTERFACE)
+    target_link_libraries(strata_${name} INTERFACE strata_options ${ARG_LINK})
+    return()
+  endif()
+  add_library(strata_${name} STATIC ${sources})
+  target_link_libraries(strata_${name} PUBLIC strata_options ${ARG_LINK})
+endfunction()
+
+# strata_program(NAME FOLDER f LINK ...): src/f/*.cpp as a program.
+function(strata_program name)
+  cmake_parse_arguments(ARG "" "FOLDER" "LINK" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${ARG_FOLDER}/*.cpp)
+  if(NOT sources)
+    return()
+  endif()
+  add_executable(${name} ${sources})
+  target_link_libraries(${name} PRIVATE strata_options ${ARG_LINK})
+endfunction()
+
+# strata_tests(FOLDER): tests/FOLDER/*_test.cpp as the program test_FOLDER, run by ctest.
+function(strata_tests folder)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${folder}/*_test.cpp)
+  if(NOT sources)
+    return()
+  endif()
+  find_package(GTest REQUIRED)
+  add_executable(test_${folder} ${sources})
+  target_include_directories(test_${folder} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_compile_definitions(test_${folder} PRIVATE
+    STRATA_GOLDEN_DIR="${CMAKE_SOURCE_DIR}/tests/golden"
+    STRATA_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  if(TARGET strata_${folder})
+    target_link_libraries(test_${folder} PRIVATE strata_${folder})
+  endif()
+  target_link_libraries(test_${folder} PRIVATE strata_options GTest::gtest_main GTest::gmock)
+  if(TARGET strata AND (folder STREQUAL "cli"))
+    add_dependencies(test_${folder} strata)
+    target_compile_definitions(test_${folder} PRIVATE STRATA_PROGRAM="$<TARGET_FILE:strata>")
+  endif()
+  add_test(NAME ${folder} COMMAND test_${folder})
+endfunction()

@@ -1,0 +1,116 @@
+// The file layer. All file access of Strata goes through a FileSystem, so that tests can run the
+// same code on memory (MemoryFileSystem) or on a failing disk (FaultyFileSystem).
+//
+// Thread safety: a File may be read from several threads at once; an OutputFile belongs to one
+// thread; a FileSystem may be used from several threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace strata {
+
+using Bytes = std::vector<std::byte>;
+
+// Bytes of a file that stay addressable until the last owner lets go. Read only.
+class Mapping {
+ public:
+  virtual ~Mapping() = default;
+  virtual std::span<const std::byte> bytes() const = 0;
+};
+
+class File {
+ public:
+  virtual ~File() = default;
+  virtual const std::string& path() const = 0;
+  // Size in bytes when it was opened.
+  virtual std::uint64_t size() const = 0;
+  // Reads at most into.size() bytes from `offset`; fewer only at the end of the file.
+  virtual Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> into) const = 0;
+  virtual Result<std::shared_ptr<const Mapping>> map() const = 0;
+
+  // As read_at, but a short read is an `io` error that names path, offset and both counts.
+  Status read_exact(std::uint64_t offset, std::span<std::byte> into) const;
+};
+
+class OutputFile {
+ public:
+  virtual ~OutputFile() = default;
+  virtual Status write(std::span<const std::byte> bytes) = 0;  // appends, all of it
+  // Overwrites bytes already written (headers that are known only at the end).
+  virtual Status write_at(std::uint64_t offset, std::span<const std::byte> bytes) = 0;
+  // Flushes to the device and closes; without it the content is not promised.
+  virtual Status finish() = 0;
+};
+
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+  virtual Result<std::unique_ptr<File>> open(const std::string& path) = 0;
+  virtual Result<std::unique_ptr<OutputFile>> create(const std::string& path) = 0;  // truncates
+  virtual Status rename(const std::string& from, const std::string& to) = 0;        // replaces `to`
+  virtual Status remove(const std::string& path) = 0;
+  virtual bool exists(const std::string& path) = 0;
+  // Names (not paths) of the entries of a folder, sorted.
+  virtual Result<std::vector<std::string>> list(const std::string& folder) = 0;
+
+  // The whole file as text; an error above `limit` bytes.
+  Result<std::string> read_text(const std::string& path, std::uint64_t limit = 1ull << 30);
+};
+
+// The machine's files.
+FileSystem& real_files();
+
+// Files in memory.
+class MemoryFileSystem final : public FileSystem {
+ public:
+  void put(const std::string& path, Bytes content);
+  Result<Bytes> get(const std::string& path) const;
+  Result<std::unique_ptr<File>> open(const std::string& path) override;
+  Result<std::unique_ptr<OutputFile>> create(const std::string& path) override;
+  Status rename(const std::string& from, const std::string& to) override;
+  Status remove(const std::string& path) override;
+  bool exists(const std::string& path) override;
+  Result<std::vector<std::string>> list(const std::string& folder) override;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<Bytes>> files_;
+};
+
+// Passes everything to `inner` unless `fault` answers with an error or a shorter count.
+class FaultyFileSystem final : public FileSystem {
+ public:
+  enum class Operation { open, create, read, map, write, finish, rename, remove, list };
+  struct Call {
+    Operation operation;
+    std::string path;
+    std::uint64_t offset = 0;
+    std::size_t size = 0;
+  };
+  // Returns the number of bytes the call may handle (call.size to let it pass), or the error.
+  using Fault = std::function<Result<std::size_t>(const Call&)>;
+
+  FaultyFileSystem(FileSystem& inner, Fault fault);
+  Result<std::unique_ptr<File>> open(const std::string& path) override;
+  Result<std::unique_ptr<OutputFile>> create(const std::string& path) override;
+  Status rename(const std::string& from, const std::string& to) override;
+  Status remove(const std::string& path) override;
+  bool exists(const std::string& path) override;
+  Result<std::vector<std::string>> list(const std::string& folder) override;
+
+ private:
+  FileSystem& inner_;
+  std::shared_ptr<Fault> fault_;
+};
+
+}  // namespace strata

@@ -1,0 +1,36 @@
+// A pool for short parallel steps. The caller is one of the workers. Workers spin for a bounded
+// time after a batch, then sleep on a futex; a busy neighbour costs its share of the CPU and no
+// more, because parts are claimed one by one and nobody waits for a thread that claimed nothing.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+namespace strata {
+
+class ThreadPool {
+ public:
+  // `threads` counts the caller: 1 means no worker threads at all. 0 means one per usable CPU
+  // (the process's affinity mask, capped by its cgroup's CPU quota).
+  explicit ThreadPool(std::size_t threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  std::size_t threads() const;
+
+  // Calls body(part) once for each part in [0, parts), in any order and on any thread, and returns
+  // when all calls have returned. Bodies must not call run() of the same pool and must not throw.
+  // One batch at a time: run() from two threads at once is serialised.
+  void run(std::size_t parts, const std::function<void(std::size_t part)>& body);
+
+ private:
+  struct Shared;
+  std::unique_ptr<Shared> shared_;
+};
+
+// CPUs this process may really use: affinity and cgroup v2/v1 quota, at least 1.
+std::size_t usable_cpus();
+
+}  // namespace strata

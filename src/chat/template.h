@@ -1,0 +1,50 @@
+// A model's chat template: compiled once, rendered to segments that remember where their text
+// comes from, so that a control token spelled out by a user never becomes one.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "chat/message.h"
+#include "tokenizer/tokenizer.h"
+
+namespace strata::chat {
+
+// A run of the rendered prompt. `trusted` text was written by the template itself: its special
+// literals become tokens. All other text came in through the conversation and stays plain.
+struct Segment {
+  std::string text;
+  bool trusted = false;
+};
+
+class ChatTemplate {
+ public:
+  // `invalid_argument` with the line and the reason.
+  static Result<ChatTemplate> compile(std::string_view source);
+  ChatTemplate(ChatTemplate&&) noexcept;
+  ChatTemplate& operator=(ChatTemplate&&) noexcept;
+  ~ChatTemplate();
+
+  // Thread safe. Errors of the template itself (raise_exception) are `invalid_argument` with the
+  // template's own message; limits (loops, depth, output size, time) are `exhausted`.
+  Result<std::vector<Segment>> render(const Conversation& conversation) const;
+  const std::string& source() const;
+
+ private:
+  struct State;
+  explicit ChatTemplate(std::unique_ptr<const State> state);
+  std::unique_ptr<const State> state_;
+};
+
+// Tokens of a rendered prompt: trusted segments with Specials::all, the rest with Specials::none.
+// Neighbouring segments are joined before BPE wherever no special token parts them, so that the
+// ids equal those of the plain text as long as that holds no special literal.
+std::vector<TokenId> encode_segments(const Tokenizer& tokenizer, std::span<const Segment> segments);
+
+// The whole prompt as text.
+std::string join(std::span<const Segment> segments);
+
+}  // namespace strata::chat

@@ -1,0 +1,124 @@
+// The engine: token ids in, token events out. Subcommands, tests and the server use the model only
+// through this header; it knows nothing of templates, dialects or HTTP.
+//
+// What callers may rely on
+// - submit(), cancel(), facts() and counters() may be called from any thread, also from inside a
+//   listener. They never wait for the model.
+// - Listener calls for one request come from one thread at a time, in order: progress*, token*,
+//   then exactly one finished(). After finished() the engine drops its reference.
+// - Same tokens: greedy and seeded output of a request depends on its prompt, sampling and the
+//   model alone, never on other requests, chunk sizes, windows or threads.
+// - Requests are admitted first come first served; prompt chunks of one request interleave with
+//   the decoding of others.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/result.h"
+#include "gguf/gguf.h"
+#include "tokenizer/tokenizer.h"
+
+namespace strata {
+
+// Applied in this order: top_k, top_p, min_p, temperature, pick.
+struct Sampling {
+  float temperature = 0.0f;  // 0 = greedy (lowest id wins ties)
+  std::int32_t top_k = 0;    // 0 = all
+  float top_p = 1.0f;        // 1 = off
+  float min_p = 0.0f;        // 0 = off
+  std::uint64_t seed = 0;    // counter-based generator keyed by (seed, position)
+};
+// The sentence that names the field, its value and the allowed range, or success.
+Status validate(const Sampling& sampling);
+
+struct Request {
+  std::vector<TokenId> prompt;  // at least one id, all inside the vocabulary
+  Sampling sampling;
+  std::uint32_t max_tokens = 0;   // 0 = the room that is left in the context
+  std::vector<TokenId> stop_ids;  // generation ends when one is sampled; it is not reported
+};
+
+enum class FinishReason { stop, length, cancelled, error };
+std::string_view to_string(FinishReason reason);
+
+struct Completion {
+  FinishReason reason = FinishReason::stop;
+  Error error;  // when reason is error
+  std::uint32_t prompt_tokens = 0;
+  std::uint32_t cached_tokens = 0;     // of them not read again
+  std::uint32_t generated_tokens = 0;  // reported tokens; a stop id is not counted
+  double queue_seconds = 0;
+  double prompt_seconds = 0;
+  double decode_seconds = 0;
+};
+
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  // Part of the prompt was read; `read` of `total` tokens stand in the caches now.
+  virtual void progress(std::uint32_t read, std::uint32_t total) { (void)read, (void)total; }
+  virtual void token(TokenId id) = 0;
+  virtual void finished(const Completion& completion) = 0;
+};
+
+using RequestId = std::uint64_t;
+
+struct EngineOptions {
+  std::string model_path;
+  std::uint32_t threads = 0;         // 0 = usable CPUs
+  std::uint32_t context = 0;         // tokens a request may hold; 0 = the model's own
+  std::uint32_t prompt_chunk = 512;  // rows of a prompt window, 1..2048
+  std::uint32_t parallel = 4;        // requests that may run at once
+  std::uint32_t queue_limit = 256;   // requests that may wait; one more is refused
+};
+
+// Fixed while the engine lives.
+struct EngineFacts {
+  std::string model_name;
+  std::string architecture;
+  std::string model_path;
+  std::uint32_t context = 0;     // tokens
+  std::uint32_t vocabulary = 0;  // rows of the head
+  std::uint32_t layers = 0;
+  std::uint64_t parameters = 0;
+  std::uint64_t weight_bytes = 0;
+  std::uint32_t threads = 0;
+  std::string isa;  // of the kernels in use
+  bool has_draft_block = false;
+  Sampling default_sampling;      // the model file's own (general.sampling.*), else built-in
+  std::vector<TokenId> stop_ids;  // the model file's own
+};
+
+struct EngineCounters {
+  std::uint32_t running = 0;
+  std::uint32_t waiting = 0;
+  std::uint64_t requests = 0;  // finished, any reason
+  std::uint64_t prompt_tokens = 0;
+  std::uint64_t generated_tokens = 0;
+};
+
+class Engine {
+ public:
+  static Result<std::unique_ptr<Engine>> open(FileSystem& files, const EngineOptions& options);
+  virtual ~Engine() = default;  // cancels what runs, waits for it
+
+  // Checks the request (`invalid_argument`, or `exhausted` when it does not fit the context or the
+  // queue) and queues it. The listener must not be null and is kept until finished().
+  virtual Result<RequestId> submit(Request request, std::shared_ptr<Listener> listener) = 0;
+  // Takes effect within one window; unknown and finished ids are ignored.
+  virtual void cancel(RequestId id) = 0;
+
+  virtual const EngineFacts& facts() const = 0;
+  virtual EngineCounters counters() const = 0;
+  // The model file's metadata and tokenizer, for templates and prompts.
+  virtual const Metadata& metadata() const = 0;
+  virtual const Tokenizer& tokenizer() const = 0;
+};
+
+}  // namespace strata
