@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "compute/shapes.h"
 #include "gguf/gguf.h"
 
 namespace strata {
@@ -17,16 +18,6 @@ namespace strata {
 enum class LayerKind : std::uint8_t {
   gdn,  // gated delta net (linear attention)
   qsa,  // full attention, sparse by indexer where compress_ratio > 0
-};
-
-// Activation of the delta net's output gate: sigmoid(z), or z * sigmoid(z).
-enum class GateActivation : std::uint8_t { sigmoid, silu };
-
-// Which cells a sparse query attends to (beyond the dense bound budget + ratio - 1).
-enum class SelectionRule : std::uint8_t {
-  whole_blocks,  // HF: the best budget/ratio complete blocks and the tail
-  cell_width,    // llama.cpp: min(n, budget + ratio - 1) cells, tail forced, the rest of the width
-                 // filled with the first cells of the next best block
 };
 
 // One n-gram (PLE) layer with its hash constants. H = (ngram_size - 1) * heads_per_ngram heads.

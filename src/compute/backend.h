@@ -1,0 +1,99 @@
+// What a device must do for the forward pass: the coarse operations of the network on one window of
+// token rows. The forward pass (model/forward.h) calls them in the network's order; a backend may
+// fuse, reorder and place as it likes as long as each row's result depends on that row's sequence
+// alone (same tokens whatever the window).
+//
+// Between begin() and end() the backend holds, for the T rows of the window:
+//   R [T x streams * hidden]  the wide residual
+//   m [T x hidden]            what read() made of it, the input of a block
+//   w [T x streams]           the gates of the next write()
+//   y [T x hidden]            the output of the last block
+// One window at a time; a Backend belongs to one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/result.h"
+#include "compute/weights.h"
+
+namespace strata {
+
+// The kinds and sizes of all layers: what state a sequence needs.
+struct NetworkShape {
+  struct Layer {
+    bool attention = false;  // else a delta net
+    DeltaNetShape delta_net;
+    AttentionShape attention_shape;
+    bool ngram = false;
+    NgramShape ngram_shape;
+  };
+  ResidualShape residual;
+  std::vector<Layer> layers;
+};
+
+// Caches and recurrent states of one sequence on one backend. Belongs to one thread at a time.
+class SequenceState {
+ public:
+  virtual ~SequenceState() = default;
+  virtual std::uint32_t tokens() const = 0;  // positions that stand in the caches
+  virtual std::size_t bytes() const = 0;     // memory held
+  // A self-describing copy of everything; restoring it gives the same bits as having read the
+  // tokens. restore() checks sizes and shape and leaves the state as it was on failure.
+  virtual Bytes save() const = 0;
+  virtual Status restore(std::span<const std::byte> saved) = 0;
+};
+
+// Consecutive rows of one sequence inside a window.
+struct WindowPart {
+  SequenceState* state = nullptr;  // positions go on from state->tokens()
+  std::uint32_t first_row = 0;
+  std::uint32_t rows = 0;
+};
+
+struct Window {
+  std::span<const std::int32_t> tokens;  // T ids, inside the vocabulary
+  std::span<const WindowPart> parts;     // cover all rows in order, each state once
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string isa() const = 0;  // of the kernels in use, "avx512"
+  virtual std::uint32_t threads() const = 0;
+
+  virtual Result<std::unique_ptr<SequenceState>> new_sequence() = 0;
+
+  // Makes room in the states and the workspace: the only calls that can fail.
+  virtual Status begin(const Window& window) = 0;
+  // The states have read the window's tokens.
+  virtual void end() = 0;
+  // Gives the window up; its sequences must be restored or dropped if any operation has run.
+  virtual void abandon() = 0;
+
+  virtual void embed(const Matrix& embedding) = 0;
+  // `rows` holds the table's rows of each token: [T x width of key and value].
+  virtual void inject_ngram(const NgramWeights& weights, std::uint32_t layer,
+                            std::span<const float> rows) = 0;
+  virtual void read(const ResidualWeights& weights) = 0;                             // R -> m, w
+  virtual void delta_net(const DeltaNetWeights& weights, std::uint32_t layer) = 0;   // m -> y
+  virtual void attention(const AttentionWeights& weights, std::uint32_t layer) = 0;  // m -> y
+  virtual void experts(const ExpertsWeights& weights) = 0;                           // m -> y
+  virtual void write() = 0;                                                          // R += w y
+  // Final mixer and head of the given rows; out is [rows.size() x head.rows].
+  virtual void head(const ResidualWeights& mixer, const Matrix& head,
+                    std::span<const std::uint32_t> rows, std::span<float> out) = 0;
+  // A copy of R for bisecting: [T x streams * hidden].
+  virtual void copy_residual(std::span<float> out) const = 0;
+};
+
+// The CPU backend. `threads` 0 means usable_cpus(). `isa` forces "portable", "avx2" or "avx512"
+// (empty: the best this CPU has); one that the CPU lacks is refused by name.
+Result<std::unique_ptr<Backend>> make_cpu_backend(const NetworkShape& shape, std::uint32_t threads,
+                                                  const std::string& isa = "");
+
+}  // namespace strata
