@@ -26,6 +26,12 @@ struct NgramLayer {
   std::vector<std::uint64_t> multipliers;       // ngram_size
   std::vector<std::uint64_t> head_vocab_sizes;  // H primes
   std::vector<std::uint64_t> head_offsets;      // H, exclusive running sum
+
+  // First row that no head reaches: the least height of the layer's table.
+  std::uint64_t rows() const {
+    return head_offsets.empty() ? 0 : head_offsets.back() + head_vocab_sizes.back();
+  }
+  bool operator==(const NgramLayer&) const = default;
 };
 
 struct HyperParams {
@@ -89,6 +95,7 @@ struct HyperParams {
   std::uint32_t gdn_inner() const { return gdn_value_heads * gdn_value_dim; }
   std::uint32_t ngram_conv_history() const { return (ngram_conv_kernel - 1) * ngram_size; }
   const NgramLayer* ngram_layer(std::uint32_t layer) const;
+  bool operator==(const HyperParams&) const = default;
 };
 
 // Reads and checks; every error names the key, its value and the rule it breaks.
