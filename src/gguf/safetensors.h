@@ -35,6 +35,8 @@ struct SafetensorCheckpoint {
  private:
   friend Result<SafetensorCheckpoint> open_safetensors(FileSystem& files,
                                                        const std::string& folder);
+  friend Result<SafetensorCheckpoint> open_safetensors_file(FileSystem& files,
+                                                            const std::string& path);
   std::unordered_map<std::string, std::size_t> index_;
 };
 

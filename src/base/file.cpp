@@ -1,0 +1,289 @@
+// The machine's files: POSIX calls, each retried on EINTR and continued after a partial transfer.
+#include "base/file.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "base/checked.h"
+
+namespace strata {
+namespace {
+
+// One call moves at most this much: the kernel's own limit is just below 2 GiB.
+constexpr std::size_t kMaxTransfer = std::size_t{1} << 30;
+
+std::string errno_text(int number) {
+  return std::generic_category().message(number);
+}
+
+tl::unexpected<Error> errno_failure(std::string_view verb, const std::string& path, int number) {
+  const bool absent = number == ENOENT || number == ENOTDIR;
+  return fail(absent ? ErrorCode::not_found : ErrorCode::io, "cannot {} '{}': {}", verb, path,
+              errno_text(number));
+}
+
+// Owns a descriptor.
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  Descriptor& operator=(Descriptor&&) = delete;
+
+  int get() const { return number_; }
+  int release() { return std::exchange(number_, -1); }
+
+ private:
+  int number_;
+};
+
+int open_retrying(const std::string& path, int flags, mode_t mode = 0) {
+  for (;;) {
+    const int number = ::open(path.c_str(), flags | O_CLOEXEC, mode);
+    if (number >= 0 || errno != EINTR) return number;
+  }
+}
+
+class RealMapping final : public Mapping {
+ public:
+  RealMapping(void* start, std::size_t size) : start_(start), size_(size) {}
+  ~RealMapping() override {
+    if (size_ > 0) ::munmap(start_, size_);
+  }
+  RealMapping(const RealMapping&) = delete;
+  RealMapping& operator=(const RealMapping&) = delete;
+
+  std::span<const std::byte> bytes() const override {
+    return {static_cast<const std::byte*>(start_), size_};
+  }
+
+ private:
+  void* start_;
+  std::size_t size_;
+};
+
+class RealFile final : public File {
+ public:
+  RealFile(std::string path, Descriptor descriptor, std::uint64_t size)
+      : path_(std::move(path)), descriptor_(std::move(descriptor)), size_(size) {}
+
+  const std::string& path() const override { return path_; }
+  std::uint64_t size() const override { return size_; }
+
+  Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> into) const override {
+    if (!fits(offset, into.size(), std::uint64_t{1} << 62)) {
+      return fail(ErrorCode::io, "cannot read {} bytes at offset {} of '{}': beyond any file",
+                  into.size(), offset, path_);
+    }
+    std::size_t done = 0;
+    while (done < into.size()) {
+      const std::size_t wanted = std::min(into.size() - done, kMaxTransfer);
+      const ssize_t got =
+          ::pread(descriptor_.get(), into.data() + done, wanted, static_cast<off_t>(offset + done));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) {
+        return fail(ErrorCode::io, "cannot read {} bytes at offset {} of '{}': {}", wanted,
+                    offset + done, path_, errno_text(errno));
+      }
+      if (got == 0) break;
+      done += static_cast<std::size_t>(got);
+    }
+    return done;
+  }
+
+  Result<std::shared_ptr<const Mapping>> map() const override {
+    if (size_ == 0) return std::make_shared<RealMapping>(nullptr, 0);
+    void* start = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor_.get(), 0);
+    if (start == MAP_FAILED) {
+      return fail(ErrorCode::io, "cannot map the {} bytes of '{}': {}", size_, path_,
+                  errno_text(errno));
+    }
+    return std::make_shared<RealMapping>(start, size_);
+  }
+
+ private:
+  std::string path_;
+  Descriptor descriptor_;
+  std::uint64_t size_;
+};
+
+class RealOutputFile final : public OutputFile {
+ public:
+  RealOutputFile(std::string path, Descriptor descriptor)
+      : path_(std::move(path)), descriptor_(std::move(descriptor)) {}
+
+  Status write(std::span<const std::byte> bytes) override {
+    STRATA_TRY(transfer(size_, bytes));
+    size_ += bytes.size();
+    return {};
+  }
+
+  Status write_at(std::uint64_t offset, std::span<const std::byte> bytes) override {
+    if (!fits(offset, bytes.size(), size_)) {
+      return fail(ErrorCode::invalid_argument,
+                  "cannot overwrite {} bytes at offset {} of '{}': only {} bytes were written",
+                  bytes.size(), offset, path_, size_);
+    }
+    return transfer(offset, bytes);
+  }
+
+  Status finish() override {
+    int result = 0;
+    do {
+      result = ::fsync(descriptor_.get());
+    } while (result != 0 && errno == EINTR);
+    if (result != 0) return errno_failure("flush", path_, errno);
+    // After close fails the descriptor is gone all the same, so it is not tried again.
+    if (::close(descriptor_.release()) != 0 && errno != EINTR) {
+      return errno_failure("close", path_, errno);
+    }
+    return {};
+  }
+
+ private:
+  Status transfer(std::uint64_t offset, std::span<const std::byte> bytes) {
+    if (descriptor_.get() < 0) {
+      return fail(ErrorCode::invalid_argument, "cannot write to '{}': it is finished", path_);
+    }
+    while (!bytes.empty()) {
+      const std::size_t wanted = std::min(bytes.size(), kMaxTransfer);
+      const ssize_t written =
+          ::pwrite(descriptor_.get(), bytes.data(), wanted, static_cast<off_t>(offset));
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) {
+        return fail(ErrorCode::io, "cannot write {} bytes at offset {} of '{}': {}", wanted, offset,
+                    path_, errno_text(written < 0 ? errno : ENOSPC));
+      }
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
+      offset += static_cast<std::uint64_t>(written);
+    }
+    return {};
+  }
+
+  std::string path_;
+  Descriptor descriptor_;
+  std::uint64_t size_ = 0;
+};
+
+std::string folder_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// Makes a rename durable. Some file systems cannot flush a folder and say EINVAL.
+Status flush_folder(const std::string& folder) {
+  const Descriptor descriptor(open_retrying(folder, O_RDONLY | O_DIRECTORY));
+  if (descriptor.get() < 0) return errno_failure("open the folder", folder, errno);
+  for (;;) {
+    if (::fsync(descriptor.get()) == 0 || errno == EINVAL || errno == EROFS) return {};
+    if (errno != EINTR) return errno_failure("flush the folder", folder, errno);
+  }
+}
+
+class RealFileSystem final : public FileSystem {
+ public:
+  Result<std::unique_ptr<File>> open(const std::string& path) override {
+    // Without O_NONBLOCK the open of a pipe would wait for its writer.
+    Descriptor descriptor(open_retrying(path, O_RDONLY | O_NONBLOCK));
+    if (descriptor.get() < 0) return errno_failure("open", path, errno);
+    struct stat status{};
+    if (::fstat(descriptor.get(), &status) != 0) return errno_failure("examine", path, errno);
+    if (!S_ISREG(status.st_mode)) {
+      return fail(ErrorCode::io, "cannot open '{}': it is {}, not a file", path,
+                  S_ISDIR(status.st_mode) ? "a folder" : "a device or pipe");
+    }
+    return std::make_unique<RealFile>(path, std::move(descriptor),
+                                      static_cast<std::uint64_t>(status.st_size));
+  }
+
+  Result<std::unique_ptr<OutputFile>> create(const std::string& path) override {
+    Descriptor descriptor(open_retrying(path, O_WRONLY | O_CREAT | O_TRUNC, 0644));
+    if (descriptor.get() < 0) return errno_failure("create", path, errno);
+    return std::make_unique<RealOutputFile>(path, std::move(descriptor));
+  }
+
+  Status rename(const std::string& from, const std::string& to) override {
+    if (::rename(from.c_str(), to.c_str()) != 0) {
+      return fail(errno == ENOENT ? ErrorCode::not_found : ErrorCode::io,
+                  "cannot rename '{}' to '{}': {}", from, to, errno_text(errno));
+    }
+    STRATA_TRY(flush_folder(folder_of(to)));
+    if (folder_of(from) != folder_of(to)) STRATA_TRY(flush_folder(folder_of(from)));
+    return {};
+  }
+
+  Status remove(const std::string& path) override {
+    if (::unlink(path.c_str()) != 0) return errno_failure("remove", path, errno);
+    return {};
+  }
+
+  bool exists(const std::string& path) override { return ::access(path.c_str(), F_OK) == 0; }
+
+  Result<std::vector<std::string>> list(const std::string& folder) override {
+    const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(folder.c_str()), ::closedir);
+    if (!stream) return errno_failure("list the folder", folder, errno);
+    std::vector<std::string> names;
+    for (;;) {
+      errno = 0;
+      const dirent* entry = ::readdir(stream.get());
+      if (entry == nullptr) break;
+      std::string name = entry->d_name;
+      if (name != "." && name != "..") names.push_back(std::move(name));
+    }
+    if (errno != 0) return errno_failure("list the folder", folder, errno);
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+};
+
+}  // namespace
+
+Status File::read_exact(std::uint64_t offset, std::span<std::byte> into) const {
+  STRATA_ASSIGN(const std::size_t got, read_at(offset, into));
+  if (got != into.size()) {
+    return fail(ErrorCode::io, "'{}' ends early: {} bytes wanted at offset {}, {} read", path(),
+                into.size(), offset, got);
+  }
+  return {};
+}
+
+// Reads to the end instead of trusting size(): the files of /proc and /sys say 0.
+Result<std::string> FileSystem::read_text(const std::string& path, std::uint64_t limit) {
+  STRATA_ASSIGN(const std::unique_ptr<File> file, open(path));
+  const auto too_long = [&] {
+    return fail(ErrorCode::exhausted, "'{}' is longer than the {} bytes allowed for it", path,
+                limit);
+  };
+  if (file->size() > limit) return too_long();
+  std::string text;
+  std::size_t piece = std::max<std::size_t>(static_cast<std::size_t>(file->size()) + 1, 4096);
+  for (;;) {
+    const std::size_t start = text.size();
+    text.resize(start + piece);
+    STRATA_ASSIGN(const std::size_t got,
+                  file->read_at(start, std::as_writable_bytes(std::span(text).subspan(start))));
+    text.resize(start + got);
+    if (text.size() > limit) return too_long();
+    if (got < piece) return text;
+    piece = text.size();
+  }
+}
+
+FileSystem& real_files() {
+  static RealFileSystem files;
+  return files;
+}
+
+}  // namespace strata

@@ -1,0 +1,133 @@
+// FaultyFileSystem: asks the fault before each call and shortens or refuses it as told.
+#include <algorithm>
+
+#include "base/file.h"
+
+namespace strata {
+namespace {
+
+using Operation = FaultyFileSystem::Operation;
+using SharedFault = std::shared_ptr<FaultyFileSystem::Fault>;
+
+Result<std::size_t> ask(const SharedFault& fault, Operation operation, const std::string& path,
+                        std::uint64_t offset = 0, std::size_t size = 0) {
+  return (*fault)(FaultyFileSystem::Call{operation, path, offset, size});
+}
+
+// The start of another mapping: what a file that shrank would still have.
+class ShortMapping final : public Mapping {
+ public:
+  ShortMapping(std::shared_ptr<const Mapping> inner, std::size_t size)
+      : inner_(std::move(inner)), size_(std::min(size, inner_->bytes().size())) {}
+  std::span<const std::byte> bytes() const override { return inner_->bytes().first(size_); }
+
+ private:
+  std::shared_ptr<const Mapping> inner_;
+  std::size_t size_;
+};
+
+class FaultyFile final : public File {
+ public:
+  FaultyFile(std::unique_ptr<File> inner, SharedFault fault)
+      : inner_(std::move(inner)), fault_(std::move(fault)) {}
+
+  const std::string& path() const override { return inner_->path(); }
+  std::uint64_t size() const override { return inner_->size(); }
+
+  Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> into) const override {
+    STRATA_ASSIGN(const std::size_t allowed,
+                  ask(fault_, Operation::read, path(), offset, into.size()));
+    return inner_->read_at(offset, into.first(std::min(allowed, into.size())));
+  }
+
+  Result<std::shared_ptr<const Mapping>> map() const override {
+    const std::size_t whole = static_cast<std::size_t>(size());
+    STRATA_ASSIGN(const std::size_t allowed, ask(fault_, Operation::map, path(), 0, whole));
+    STRATA_ASSIGN(std::shared_ptr<const Mapping> mapping, inner_->map());
+    if (allowed >= whole) return mapping;
+    return std::make_shared<ShortMapping>(std::move(mapping), allowed);
+  }
+
+ private:
+  std::unique_ptr<File> inner_;
+  SharedFault fault_;
+};
+
+class FaultyOutputFile final : public OutputFile {
+ public:
+  FaultyOutputFile(std::string path, std::unique_ptr<OutputFile> inner, SharedFault fault)
+      : path_(std::move(path)), inner_(std::move(inner)), fault_(std::move(fault)) {}
+
+  Status write(std::span<const std::byte> bytes) override {
+    STRATA_ASSIGN(const std::size_t allowed,
+                  ask(fault_, Operation::write, path_, size_, bytes.size()));
+    const auto part = bytes.first(std::min(allowed, bytes.size()));
+    STRATA_TRY(inner_->write(part));
+    size_ += part.size();
+    return check_whole(part.size(), bytes.size());
+  }
+
+  Status write_at(std::uint64_t offset, std::span<const std::byte> bytes) override {
+    STRATA_ASSIGN(const std::size_t allowed,
+                  ask(fault_, Operation::write, path_, offset, bytes.size()));
+    const auto part = bytes.first(std::min(allowed, bytes.size()));
+    STRATA_TRY(inner_->write_at(offset, part));
+    return check_whole(part.size(), bytes.size());
+  }
+
+  Status finish() override {
+    STRATA_TRY(ask(fault_, Operation::finish, path_, size_));
+    return inner_->finish();
+  }
+
+ private:
+  // A disk that fills up takes the first bytes and then refuses.
+  Status check_whole(std::size_t written, std::size_t wanted) const {
+    if (written == wanted) return {};
+    return fail(ErrorCode::io, "cannot write {} bytes to '{}': No space left on device after {}",
+                wanted, path_, written);
+  }
+
+  std::string path_;
+  std::unique_ptr<OutputFile> inner_;
+  SharedFault fault_;
+  std::uint64_t size_ = 0;
+};
+
+}  // namespace
+
+FaultyFileSystem::FaultyFileSystem(FileSystem& inner, Fault fault)
+    : inner_(inner), fault_(std::make_shared<Fault>(std::move(fault))) {}
+
+Result<std::unique_ptr<File>> FaultyFileSystem::open(const std::string& path) {
+  STRATA_TRY(ask(fault_, Operation::open, path));
+  STRATA_ASSIGN(std::unique_ptr<File> file, inner_.open(path));
+  return std::make_unique<FaultyFile>(std::move(file), fault_);
+}
+
+Result<std::unique_ptr<OutputFile>> FaultyFileSystem::create(const std::string& path) {
+  STRATA_TRY(ask(fault_, Operation::create, path));
+  STRATA_ASSIGN(std::unique_ptr<OutputFile> file, inner_.create(path));
+  return std::make_unique<FaultyOutputFile>(path, std::move(file), fault_);
+}
+
+Status FaultyFileSystem::rename(const std::string& from, const std::string& to) {
+  STRATA_TRY(ask(fault_, Operation::rename, from));
+  return inner_.rename(from, to);
+}
+
+Status FaultyFileSystem::remove(const std::string& path) {
+  STRATA_TRY(ask(fault_, Operation::remove, path));
+  return inner_.remove(path);
+}
+
+bool FaultyFileSystem::exists(const std::string& path) {
+  return inner_.exists(path);
+}
+
+Result<std::vector<std::string>> FaultyFileSystem::list(const std::string& folder) {
+  STRATA_TRY(ask(fault_, Operation::list, folder));
+  return inner_.list(folder);
+}
+
+}  // namespace strata

@@ -1,0 +1,177 @@
+#include "base/json.h"
+
+#include <algorithm>
+#include <boost/json/parser.hpp>
+#include <cmath>
+#include <exception>
+
+namespace strata {
+namespace {
+
+namespace json = boost::json;
+
+std::string_view kind_text(const json::value& value) {
+  switch (value.kind()) {
+    case json::kind::null:
+      return "null";
+    case json::kind::bool_:
+      return "a boolean";
+    case json::kind::int64:
+    case json::kind::uint64:
+    case json::kind::double_:
+      return "a number";
+    case json::kind::string:
+      return "a string";
+    case json::kind::array:
+      return "an array";
+    case json::kind::object:
+      return "an object";
+  }
+  return "unknown";
+}
+
+tl::unexpected<Error> wrong(const json::value& value, std::string_view key, std::string_view wanted,
+                            const JsonSource& source) {
+  return fail(source.code, "{}: '{}' is {} where {} is needed", source.name, key, kind_text(value),
+              wanted);
+}
+
+// nullptr if the member is absent or null.
+const json::value* member(const json::object& object, std::string_view key) {
+  const json::value* value = object.if_contains(json::string_view(key.data(), key.size()));
+  return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+constexpr double kTwoTo53 = 9007199254740992.0;  // doubles above are not exact integers
+
+std::optional<std::uint64_t> as_uint(const json::value& value) {
+  if (const auto* u = value.if_uint64()) return *u;
+  if (const auto* i = value.if_int64(); i != nullptr && *i >= 0) {
+    return static_cast<std::uint64_t>(*i);
+  }
+  if (const auto* d = value.if_double(); d != nullptr && *d >= 0 && *d <= kTwoTo53) {
+    if (std::trunc(*d) == *d) return static_cast<std::uint64_t>(*d);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> as_integer(const json::value& value) {
+  if (const auto* i = value.if_int64()) return *i;
+  if (const auto* d = value.if_double(); d != nullptr && std::fabs(*d) <= kTwoTo53) {
+    if (std::trunc(*d) == *d) return static_cast<std::int64_t>(*d);
+  }
+  return std::nullopt;
+}
+
+std::optional<double> as_number(const json::value& value) {
+  if (const auto* d = value.if_double()) {
+    return std::isfinite(*d) ? std::optional<double>(*d) : std::nullopt;
+  }
+  if (const auto* i = value.if_int64()) return static_cast<double>(*i);
+  if (const auto* u = value.if_uint64()) return static_cast<double>(*u);
+  return std::nullopt;
+}
+
+template <class T, class Convert>
+Result<std::optional<T>> find_as(const json::object& object, std::string_view key,
+                                 const JsonSource& source, std::string_view wanted,
+                                 Convert convert) {
+  const json::value* value = member(object, key);
+  if (value == nullptr) return std::optional<T>();
+  std::optional<T> held = convert(*value);
+  if (!held) {
+    if (value->is_number()) {
+      return fail(source.code, "{}: '{}' is out of range; {} is needed", source.name, key, wanted);
+    }
+    return wrong(*value, key, wanted, source);
+  }
+  return held;
+}
+
+tl::unexpected<Error> syntax_failure(std::string_view text, std::size_t at,
+                                     const std::string& message, const JsonSource& source) {
+  at = std::min(at, text.size());
+  const std::string_view before = text.substr(0, at);
+  const auto lines = std::count(before.begin(), before.end(), '\n');
+  const std::size_t line_start = before.rfind('\n') == before.npos ? 0 : before.rfind('\n') + 1;
+  return fail(source.code, "{} is no valid JSON: {} at byte {} (line {}, column {})", source.name,
+              message, at, lines + 1, at - line_start + 1);
+}
+
+}  // namespace
+
+Result<json::value> parse_json(std::string_view text, JsonSource source, std::size_t depth) {
+  // The parser reports values that exceed its own limits by throwing.
+  try {
+    json::parse_options options;
+    options.max_depth = depth;
+    json::parser parser({}, options);
+    json::error_code code;
+    std::size_t consumed = parser.write_some(text.data(), text.size(), code);
+    if (!code && consumed < text.size()) code = json::error::extra_data;
+    if (code) return syntax_failure(text, consumed, code.message(), source);
+    return parser.release();
+  } catch (const std::exception& caught) {
+    return fail(ErrorCode::exhausted, "{} is too large to parse: {}", source.name, caught.what());
+  }
+}
+
+Result<const json::object*> json_object(const json::value& value, JsonSource source) {
+  if (const auto* object = value.if_object()) return object;
+  return fail(source.code, "{} is {} where an object is needed", source.name, kind_text(value));
+}
+
+Result<std::optional<std::string>> find_string(const json::object& object, std::string_view key,
+                                               JsonSource source) {
+  return find_as<std::string>(object, key, source, "a string", [](const json::value& value) {
+    const auto* text = value.if_string();
+    return text == nullptr ? std::nullopt : std::optional(std::string(text->data(), text->size()));
+  });
+}
+
+Result<std::optional<std::uint64_t>> find_uint(const json::object& object, std::string_view key,
+                                               JsonSource source) {
+  return find_as<std::uint64_t>(object, key, source, "a whole number of at least 0", as_uint);
+}
+
+Result<std::optional<std::int64_t>> find_integer(const json::object& object, std::string_view key,
+                                                 JsonSource source) {
+  return find_as<std::int64_t>(object, key, source, "a whole number", as_integer);
+}
+
+Result<std::optional<double>> find_number(const json::object& object, std::string_view key,
+                                          JsonSource source) {
+  return find_as<double>(object, key, source, "a finite number", as_number);
+}
+
+Result<std::optional<bool>> find_bool(const json::object& object, std::string_view key,
+                                      JsonSource source) {
+  return find_as<bool>(object, key, source, "true or false", [](const json::value& value) {
+    const auto* flag = value.if_bool();
+    return flag == nullptr ? std::nullopt : std::optional(*flag);
+  });
+}
+
+Result<const json::array*> find_array(const json::object& object, std::string_view key,
+                                      JsonSource source) {
+  const json::value* value = member(object, key);
+  if (value == nullptr) return nullptr;
+  if (const auto* array = value->if_array()) return array;
+  return wrong(*value, key, "an array", source);
+}
+
+Result<const json::object*> find_object(const json::object& object, std::string_view key,
+                                        JsonSource source) {
+  const json::value* value = member(object, key);
+  if (value == nullptr) return nullptr;
+  if (const auto* inner = value->if_object()) return inner;
+  return wrong(*value, key, "an object", source);
+}
+
+Result<std::uint64_t> json_uint(const json::value& value, std::string_view place,
+                                JsonSource source) {
+  if (const auto number = as_uint(value)) return *number;
+  return wrong(value, place, "a whole number of at least 0", source);
+}
+
+}  // namespace strata
