@@ -1,7 +1,13 @@
 // Byte-level BPE with the family's `qwen35` pre-tokenizer (spec: the model's tokenizer.json).
 //
 // A Tokenizer is immutable after loading and may be used from several threads. Text is bytes:
-// invalid UTF-8 is encoded byte by byte and decode(encode(s)) == s for every byte string s.
+// invalid UTF-8 is encoded byte by byte and decode(encode(s)) == s for every byte string s. No
+// normalisation is applied and no token is added at either end. The time to encode is
+// O(n log n) at worst, whatever the text.
+//
+// Vocabularies are checked when they are loaded: every byte has a normal token; no two tokens
+// (unused ones aside) have the same text; every merge names normal tokens, once. So encoding
+// cannot fail, and plain text can never give a special token.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +20,9 @@
 
 #include "base/result.h"
 #include "gguf/gguf.h"
+#include "tokenizer/token.h"
 
 namespace strata {
-
-using TokenId = std::int32_t;
 
 enum class TokenKind : std::uint8_t {
   normal = 1,  // BPE token
@@ -37,10 +42,20 @@ enum class Specials {
 
 class Tokenizer {
  public:
-  // From GGUF metadata (tokenizer.ggml.*).
+  // Limits of a vocabulary (`exhausted` above them).
+  static constexpr std::size_t kMaxTokens = std::size_t{1} << 22;
+  static constexpr std::size_t kMaxMerges = std::size_t{1} << 23;
+  static constexpr std::size_t kMaxJsonBytes = std::size_t{1} << 28;
+
+  // From GGUF metadata (tokenizer.ggml.*). Another tokenizer than byte-level BPE with the qwen35
+  // pre-tokenizer is `unsupported`.
   static Result<Tokenizer> from_gguf(const Metadata& metadata);
-  // From the text of HF's tokenizer.json (and added_tokens in it).
-  static Result<Tokenizer> from_tokenizer_json(std::string_view json);
+  // From the text of HF's tokenizer.json. Added tokens are control tokens if they are `special`
+  // there and user-defined ones if not. Ids without a token, up to `vocabulary_size` (0: up to the
+  // highest id), become unused tokens "[PAD<id>]". An NFC normalizer is accepted but not applied,
+  // as in GGUF runtimes; whatever else would change ids is `unsupported`.
+  static Result<Tokenizer> from_tokenizer_json(std::string_view json,
+                                               std::size_t vocabulary_size = 0);
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
@@ -52,6 +67,15 @@ class Tokenizer {
     std::vector<TokenKind> kinds;
     std::vector<std::string> merges;
   };
+  // How errors call the three arrays.
+  struct VocabularyNames {
+    std::string_view tokens = "tokens";
+    std::string_view kinds = "kinds";
+    std::string_view merges = "merges";
+  };
+  // From the arrays themselves. Texts of normal tokens are in printable-byte form, those of others
+  // literal.
+  static Result<Tokenizer> from_vocabulary(Vocabulary vocabulary, const VocabularyNames& names);
   const Vocabulary& vocabulary() const;
 
   std::size_t size() const;  // ids are 0 .. size()-1
@@ -59,7 +83,7 @@ class Tokenizer {
   // Bytes of one token; empty for ids outside the vocabulary. Specials give their literal.
   std::string_view bytes(TokenId id) const;
   std::string decode(std::span<const TokenId> ids) const;
-  TokenKind kind(TokenId id) const;
+  TokenKind kind(TokenId id) const;  // unknown for ids outside the vocabulary
   // The id of a special token by its literal ("<|im_end|>").
   std::optional<TokenId> special(std::string_view literal) const;
 
@@ -68,5 +92,8 @@ class Tokenizer {
   explicit Tokenizer(std::unique_ptr<const State> state);
   std::unique_ptr<const State> state_;
 };
+
+// Sets the keys of tokenizer.ggml.* from which from_gguf makes an equal tokenizer.
+void write_tokenizer(const Tokenizer& tokenizer, Metadata& metadata);
 
 }  // namespace strata
