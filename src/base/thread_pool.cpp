@@ -1,0 +1,234 @@
+// One 64-bit word holds the whole state of a batch: its epoch, its number of parts and the next
+// part to claim. A thread claims by compare-and-swap on that word, so a claim succeeds only while
+// the word is what the thread saw, and what it claims is a part of the batch that is running then.
+// The body is read after the claim: from then on the batch cannot end before the part does. A
+// thread that wakes late finds the word exhausted, or helps with whatever runs now.
+//
+// The batch is over when as many parts are done as it has. Threads that claimed nothing have no
+// say in that.
+#include "base/thread_pool.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace strata {
+namespace {
+
+using Body = std::function<void(std::size_t)>;
+using Clock = std::chrono::steady_clock;
+using std::chrono::nanoseconds;
+
+constexpr std::size_t kCacheLine = 64;
+constexpr std::size_t kMaxThreads = 4096;
+
+// Layout of the batch word: epoch (16 bits) | parts (24) | next part (24).
+constexpr unsigned kPartBits = 24;
+constexpr std::uint64_t kPartMask = (std::uint64_t{1} << kPartBits) - 1;
+constexpr std::size_t kMaxParts = kPartMask;  // more parts run as several batches
+
+std::uint64_t batch_word(std::uint32_t epoch, std::size_t parts) {
+  return std::uint64_t{epoch} << (2 * kPartBits) | std::uint64_t{parts} << kPartBits;
+}
+std::uint64_t parts_of(std::uint64_t word) {
+  return word >> kPartBits & kPartMask;
+}
+std::uint64_t next_of(std::uint64_t word) {
+  return word & kPartMask;
+}
+
+void pause_cpu() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// How long a thread spins before it sleeps. A spin that was rewarded makes the next one longer, a
+// spin in vain shorter: an engine at work never sleeps between steps, an idle one costs nothing.
+class SpinBudget {
+ public:
+  // Spinning helps nobody when there are more threads than CPUs.
+  explicit SpinBudget(bool enabled) : limit_(enabled ? kStart : nanoseconds(0)) {}
+
+  template <class Condition>
+  bool spin_until(const Condition& condition) {
+    if (limit_.count() == 0) return condition();
+    const auto deadline = Clock::now() + limit_;
+    bool met = false;
+    do {
+      for (int i = 0; i < 32 && !met; ++i) {
+        met = condition();
+        pause_cpu();
+      }
+    } while (!met && Clock::now() < deadline);
+    limit_ = met ? std::min(limit_ * 2, kLongest) : std::max(limit_ / 2, kShortest);
+    return met;
+  }
+
+ private:
+  static constexpr nanoseconds kShortest{4'000};
+  static constexpr nanoseconds kStart{32'000};
+  static constexpr nanoseconds kLongest{64'000};
+  nanoseconds limit_;
+};
+
+// Blocks all signals while it lives: threads started meanwhile inherit that, so signals of the
+// process reach the threads that expect them.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace
+
+struct ThreadPool::Shared {
+  alignas(kCacheLine) std::atomic<std::uint64_t> batch{0};
+  alignas(kCacheLine) std::atomic<std::uint32_t> done{0};   // parts done by workers
+  std::atomic<bool> caller_sleeps{false};                   // on `done`
+  alignas(kCacheLine) std::atomic<std::uint32_t> epoch{0};  // workers sleep on it
+  std::atomic<std::uint32_t> sleepers{0};
+  std::atomic<bool> stopping{false};
+  // Of the running batch; written only between batches, read only by those who hold a part.
+  alignas(kCacheLine) const Body* body = nullptr;
+  std::size_t first = 0;  // number of the batch's first part
+
+  std::mutex running;  // one batch at a time
+  bool spinning = true;
+  SpinBudget caller_budget{true};
+  std::vector<std::thread> workers;
+
+  std::uint32_t drain();
+  void work();
+  void run_batch(std::size_t parts);
+  void wake(std::size_t useful);
+};
+
+// Claims and runs parts until none is left; how many those were.
+std::uint32_t ThreadPool::Shared::drain() {
+  std::uint32_t count = 0;
+  std::uint64_t word = batch.load(std::memory_order_acquire);
+  while (next_of(word) < parts_of(word)) {
+    if (!batch.compare_exchange_weak(word, word + 1, std::memory_order_acq_rel,
+                                     std::memory_order_acquire)) {
+      continue;
+    }
+    (*body)(first + next_of(word));
+    ++count;
+    word = batch.load(std::memory_order_acquire);
+  }
+  return count;
+}
+
+void ThreadPool::Shared::work() {
+  SpinBudget budget(spinning);
+  std::uint32_t seen = 0;
+  for (;;) {
+    const auto news = [&] { return epoch.load(std::memory_order_acquire) != seen; };
+    if (!budget.spin_until(news)) {
+      // Either the caller sees this sleeper, or wait() sees the caller's new epoch: both sides
+      // write first and look then, in one total order.
+      sleepers.fetch_add(1, std::memory_order_seq_cst);
+      epoch.wait(seen, std::memory_order_seq_cst);
+      sleepers.fetch_sub(1, std::memory_order_seq_cst);
+    }
+    seen = epoch.load(std::memory_order_acquire);
+    if (stopping.load(std::memory_order_acquire)) return;
+    // Parts are reported together: the batch cannot end, nor the next begin, before that.
+    if (const std::uint32_t count = drain(); count > 0) {
+      done.fetch_add(count, std::memory_order_seq_cst);
+      if (caller_sleeps.load(std::memory_order_seq_cst)) done.notify_one();
+    }
+  }
+}
+
+// Wakes sleeping workers, no more than there is work for.
+void ThreadPool::Shared::wake(std::size_t useful) {
+  const std::size_t sleeping = sleepers.load(std::memory_order_seq_cst);
+  if (sleeping == 0) return;
+  if (useful >= sleeping) {
+    epoch.notify_all();
+    return;
+  }
+  for (std::size_t i = 0; i < useful; ++i) epoch.notify_one();
+}
+
+void ThreadPool::Shared::run_batch(std::size_t parts) {
+  done.store(0, std::memory_order_relaxed);
+  const std::uint32_t next = epoch.load(std::memory_order_relaxed) + 1;
+  batch.store(batch_word(next, parts), std::memory_order_release);
+  epoch.store(next, std::memory_order_seq_cst);
+  wake(parts - 1);
+
+  const auto left = static_cast<std::uint32_t>(parts) - drain();
+  const auto finished = [&] { return done.load(std::memory_order_acquire) == left; };
+  if (left == 0 || caller_budget.spin_until(finished)) return;
+  caller_sleeps.store(true, std::memory_order_seq_cst);
+  for (;;) {
+    const std::uint32_t reported = done.load(std::memory_order_seq_cst);
+    if (reported == left) break;
+    done.wait(reported, std::memory_order_seq_cst);
+  }
+  caller_sleeps.store(false, std::memory_order_relaxed);
+}
+
+ThreadPool::ThreadPool(std::size_t threads) : shared_(std::make_unique<Shared>()) {
+  const std::size_t cpus = usable_cpus();
+  if (threads == 0) threads = cpus;
+  threads = std::min(threads, kMaxThreads);
+  shared_->spinning = threads <= cpus;
+  shared_->caller_budget = SpinBudget(shared_->spinning);
+  const SignalsBlocked blocked;
+  // The machine may refuse a thread; the pool then has fewer, and threads() says so.
+  try {
+    while (shared_->workers.size() + 1 < threads) {
+      shared_->workers.emplace_back([shared = shared_.get()] { shared->work(); });
+    }
+  } catch (const std::system_error&) {
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  shared_->stopping.store(true, std::memory_order_release);
+  shared_->epoch.fetch_add(1, std::memory_order_seq_cst);
+  shared_->epoch.notify_all();
+  for (std::thread& worker : shared_->workers) worker.join();
+}
+
+std::size_t ThreadPool::threads() const {
+  return shared_->workers.size() + 1;
+}
+
+void ThreadPool::run(std::size_t parts, const std::function<void(std::size_t part)>& body) {
+  if (parts == 0) return;
+  const std::lock_guard lock(shared_->running);
+  if (parts == 1 || shared_->workers.empty()) {
+    for (std::size_t part = 0; part < parts; ++part) body(part);
+    return;
+  }
+  shared_->body = &body;
+  for (std::size_t first = 0; first < parts; first += kMaxParts) {
+    shared_->first = first;
+    shared_->run_batch(std::min(parts - first, kMaxParts));
+  }
+}
+
+}  // namespace strata
