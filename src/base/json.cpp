@@ -4,6 +4,7 @@
 #include <boost/json/parser.hpp>
 #include <cmath>
 #include <exception>
+#include <type_traits>
 
 namespace strata {
 namespace {
@@ -80,7 +81,7 @@ Result<std::optional<T>> find_as(const json::object& object, std::string_view ke
   if (value == nullptr) return std::optional<T>();
   std::optional<T> held = convert(*value);
   if (!held) {
-    if (value->is_number()) {
+    if (value->is_number() && std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
       return fail(source.code, "{}: '{}' is out of range; {} is needed", source.name, key, wanted);
     }
     return wrong(*value, key, wanted, source);

@@ -1,0 +1,111 @@
+#include "base/json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace strata {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+TEST(Json, ParsesAndNamesThePlaceOfAnError) {
+  EXPECT_TRUE(parse_json(" {\"a\": [1, 2.5, null]} \n", "it"));
+  const auto broken = parse_json("{\n  \"a\": ]\n}", "the request body");
+  ASSERT_FALSE(broken);
+  EXPECT_EQ(broken.error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(broken.error().message,
+            "the request body is no valid JSON: syntax error at byte 9 (line 2, column 8)");
+  const auto file = parse_json("[1, 2", JsonSource("'x.json'", ErrorCode::corrupt));
+  EXPECT_EQ(file.error().code, ErrorCode::corrupt);
+  EXPECT_EQ(file.error().message,
+            "'x.json' is no valid JSON: incomplete JSON at byte 5 (line 1, column 6)");
+  EXPECT_THAT(parse_json("{} x", "it").error().message, HasSubstr("at byte 3"));
+  EXPECT_FALSE(parse_json("", "it"));
+}
+
+TEST(Json, DepthIsBounded) {
+  const auto nested = [](std::size_t depth) {
+    return std::string(depth, '[') + std::string(depth, ']');
+  };
+  EXPECT_TRUE(parse_json(nested(kJsonDepth), "it"));
+  EXPECT_FALSE(parse_json(nested(kJsonDepth + 1), "it"));
+  EXPECT_TRUE(parse_json(nested(3), "it", 3));
+  EXPECT_FALSE(parse_json(nested(4), "it", 3));
+  EXPECT_FALSE(parse_json(std::string(1'000'000, '['), "it"));
+  std::string objects;
+  for (int i = 0; i < 100'000; ++i) objects += "{\"a\":";
+  EXPECT_FALSE(parse_json(objects, "it"));
+}
+
+TEST(Json, RefusesWhatIsNoUnicode) {
+  EXPECT_FALSE(parse_json("\"\xc3\"", "it"));
+  EXPECT_FALSE(parse_json("\"\xff\"", "it"));
+  EXPECT_FALSE(parse_json("\"\\ud800\"", "it"));
+  EXPECT_TRUE(parse_json("\"\\ud83d\\ude00\"", "it"));
+  EXPECT_FALSE(parse_json(std::string("{\"a\"\0:1}", 8), "it"));
+}
+
+class JsonMembers : public testing::Test {
+ protected:
+  void SetUp() override {
+    value_ = parse_json(
+                 R"({"text":"x","n":7,"big":18446744073709551615,"minus":-3,"half":1.5,
+                     "whole":3.0,"huge":1e300,"yes":true,"none":null,"list":[1,"b"],"map":{"k":1}})",
+                 "it")
+                 .value();
+  }
+  const boost::json::object& object() { return value_.as_object(); }
+  boost::json::value value_;
+};
+
+TEST_F(JsonMembers, FindsEachType) {
+  EXPECT_EQ(find_string(object(), "text", "it").value(), "x");
+  EXPECT_EQ(find_uint(object(), "n", "it").value(), 7u);
+  EXPECT_EQ(find_uint(object(), "big", "it").value(), UINT64_MAX);
+  EXPECT_EQ(find_uint(object(), "whole", "it").value(), 3u);
+  EXPECT_EQ(find_integer(object(), "minus", "it").value(), -3);
+  EXPECT_EQ(find_number(object(), "half", "it").value(), 1.5);
+  EXPECT_EQ(find_number(object(), "n", "it").value(), 7.0);
+  EXPECT_EQ(find_bool(object(), "yes", "it").value(), true);
+  EXPECT_EQ(find_array(object(), "list", "it").value()->size(), 2u);
+  EXPECT_EQ(find_object(object(), "map", "it").value()->size(), 1u);
+}
+
+TEST_F(JsonMembers, AbsentAndNullAreNotGiven) {
+  for (const char* key : {"absent", "none"}) {
+    EXPECT_EQ(find_string(object(), key, "it").value(), std::nullopt);
+    EXPECT_EQ(find_uint(object(), key, "it").value(), std::nullopt);
+    EXPECT_EQ(find_array(object(), key, "it").value(), nullptr);
+    EXPECT_EQ(find_object(object(), key, "it").value(), nullptr);
+  }
+  EXPECT_EQ(required(find_uint(object(), "absent", "it"), "absent", "it").error().message,
+            "it: 'absent' is missing");
+  EXPECT_EQ(required(find_array(object(), "none", "it"), "none", "it").error().message,
+            "it: 'none' is missing");
+  EXPECT_EQ(required(find_uint(object(), "n", "it"), "n", "it").value(), 7u);
+}
+
+TEST_F(JsonMembers, OtherTypesAreErrorsThatNameThem) {
+  EXPECT_EQ(find_string(object(), "n", "it").error().message,
+            "it: 'n' is a number where a string is needed");
+  EXPECT_EQ(find_string(object(), "list", "it").error().message,
+            "it: 'list' is an array where a string is needed");
+  EXPECT_EQ(find_uint(object(), "text", "it").error().message,
+            "it: 'text' is a string where a whole number of at least 0 is needed");
+  EXPECT_EQ(find_uint(object(), "minus", "it").error().message,
+            "it: 'minus' is out of range; a whole number of at least 0 is needed");
+  EXPECT_FALSE(find_uint(object(), "half", "it"));
+  EXPECT_FALSE(find_uint(object(), "huge", "it"));
+  EXPECT_FALSE(find_integer(object(), "big", "it"));
+  EXPECT_FALSE(find_bool(object(), "n", "it"));
+  EXPECT_FALSE(find_array(object(), "map", "it"));
+  EXPECT_FALSE(find_object(object(), "list", "it"));
+  EXPECT_EQ(json_object(value_.at("n"), "the body").error().message,
+            "the body is a number where an object is needed");
+  EXPECT_EQ(json_uint(value_.at("text"), "shape", "tensor 'a'").error().message,
+            "tensor 'a': 'shape' is a string where a whole number of at least 0 is needed");
+}
+
+}  // namespace
+}  // namespace strata
