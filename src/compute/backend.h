@@ -34,6 +34,10 @@ struct NetworkShape {
   };
   ResidualShape residual;
   std::vector<Layer> layers;
+  std::uint32_t stream_rank = 0;   // of the read gates
+  std::uint32_t experts = 0;       // most that any layer has
+  std::uint32_t experts_used = 0;  // per token
+  std::uint32_t expert_ff = 0, shared_ff = 0;
 };
 
 // Caches and recurrent states of one sequence on one backend. Belongs to one thread at a time.
@@ -72,8 +76,6 @@ class Backend {
   virtual Status begin(const Window& window) = 0;
   // The states have read the window's tokens.
   virtual void end() = 0;
-  // Gives the window up; its sequences must be restored or dropped if any operation has run.
-  virtual void abandon() = 0;
 
   virtual void embed(const Matrix& embedding) = 0;
   // `rows` holds the table's rows of each token: [T x width of key and value].

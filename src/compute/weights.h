@@ -22,13 +22,15 @@ struct Matrix {
   const std::byte* row(std::size_t r) const { return data + r * row_bytes; }
 };
 
-// The same matrix of each expert, one after the other.
+// The same matrix of each expert. The experts lie `stride_rows` rows apart (more than first.rows
+// when gate and up share one tensor).
 struct ExpertMatrices {
   Matrix first;
   std::uint32_t count = 0;
+  std::uint32_t stride_rows = 0;
   Matrix at(std::uint32_t expert) const {
     Matrix m = first;
-    m.data += std::size_t{expert} * m.rows * m.row_bytes;
+    m.data += std::size_t{expert} * stride_rows * m.row_bytes;
     return m;
   }
 };

@@ -1,0 +1,269 @@
+#include "compute/cpu/backend.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "compute/cpu/math.h"
+#include "quant/quant.h"
+
+namespace strata::cpu {
+namespace {
+
+constexpr std::size_t kPanelDepth = 512;  // inputs of one panel: 128 KiB, and whole 256-blocks
+
+}  // namespace
+
+Result<std::unique_ptr<SequenceState>> CpuBackend::new_sequence() {
+  try {
+    return std::make_unique<CpuSequence>(shape_);
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::exhausted, "no memory for the state of another sequence");
+  }
+}
+
+Status CpuBackend::begin(const Window& window) {
+  rows_ = window.tokens.size();
+  try {
+    tokens_.assign(window.tokens.begin(), window.tokens.end());
+    parts_.clear();
+    row_part_.resize(rows_);
+    std::size_t next = 0;
+    for (const WindowPart& part : window.parts) {
+      if (part.first_row != next || part.rows == 0 || part.rows > rows_ - next) {
+        return fail(ErrorCode::internal, "window part at row {} of {} rows does not follow row {}",
+                    part.first_row, part.rows, next);
+      }
+      auto* state = static_cast<CpuSequence*>(part.state);
+      STRATA_TRY(state->reserve(state->tokens() + part.rows));
+      std::fill_n(row_part_.begin() + static_cast<std::ptrdiff_t>(next), part.rows, parts_.size());
+      parts_.push_back({state, part.first_row, part.rows, state->tokens()});
+      next += part.rows;
+    }
+    if (next != rows_)
+      return fail(ErrorCode::internal, "the window's parts cover {} of {} rows", next, rows_);
+    allocate(rows_);
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::exhausted, "no memory for a window of {} rows; use a smaller chunk",
+                rows_);
+  }
+  return {};
+}
+
+// Every buffer that an operation of this window will use, at its largest.
+void CpuBackend::allocate(std::size_t rows) {
+  const std::size_t hidden = shape_.residual.hidden, wide = shape_.residual.wide();
+  std::size_t in = std::max<std::size_t>(shape_.shared_ff, wide), middle = shape_.shared_ff;
+  std::size_t inner = hidden;
+  std::size_t small = shape_.experts, index_q = 0, index_k = 0, half = 0, cells = 0;
+  for (const NetworkShape::Layer& l : shape_.layers) {
+    if (l.attention) {
+      const AttentionShape& s = l.attention_shape;
+      const std::size_t q = std::size_t{s.heads} * s.head_dim;
+      const std::size_t kv = std::size_t{s.kv_heads} * s.head_dim;
+      in = std::max(in, 2 * q);
+      middle = std::max(middle, kv);
+      inner = std::max({inner, q, kv});
+      index_q = std::max(index_q, std::size_t{s.indexer_heads} * s.indexer_dim);
+      index_k = std::max(index_k, std::size_t{s.indexer_dim});
+      half = std::max(half, std::size_t{s.rotary_dims});
+      cells = std::max(cells, std::size_t{s.budget} + s.block);
+    } else {
+      in = std::max(in, std::size_t{l.delta_net.channels()});
+      middle = std::max(middle, std::size_t{l.delta_net.inner()});
+      inner = std::max(inner, std::size_t{l.delta_net.inner()});
+      small = std::max(small, std::size_t{l.delta_net.value_heads});
+    }
+  }
+  wide_.resize(rows, wide);
+  normed_.resize(rows, wide);
+  up_.resize(rows, wide);
+  low_.resize(rows, shape_.stream_rank);
+  mixed_.resize(rows, hidden);
+  out_.resize(rows, hidden);
+  gates_.resize(rows, shape_.residual.streams);
+  head_wide_.resize(rows, wide);
+  zeros_.assign(std::max(in, wide), 0.0f);
+  slot_counts_.resize(rows);
+  a_.resize(rows, in);
+  b_.resize(rows, middle);
+  c_.resize(rows, inner);
+  d_.resize(rows, 2 * small);
+  e_.resize(rows, in);
+  index_q_.resize(rows, index_q);
+  index_k_.resize(rows, index_k);
+  rotation_.resize(rows, half);
+  selected_.resize(std::max(selected_.size(), rows));
+  const std::size_t slots = rows * shape_.experts_used;
+  routed_.reserve(slots);
+  row_slots_.resize(slots);
+  expert_hidden_.resize(slots, shape_.expert_ff);
+  expert_up_.resize(slots, shape_.expert_ff);
+  expert_out_.resize(slots, hidden);
+}
+
+void CpuBackend::end() {
+  for (const Part& part : parts_) part.state->advance(static_cast<std::uint32_t>(part.rows));
+  parts_.clear();
+}
+
+void CpuBackend::copy_residual(std::span<float> out) const {
+  std::memcpy(out.data(), wide_.values.data(), out.size() * sizeof(float));
+}
+
+void CpuBackend::for_rows(std::size_t rows, const std::function<void(std::size_t)>& body) {
+  constexpr std::size_t grain = 8;  // rows a part: small steps would cost more to hand out
+  pool_.run((rows + grain - 1) / grain, [&](std::size_t part) {
+    for (std::size_t r = part * grain; r < std::min(rows, (part + 1) * grain); ++r) body(r);
+  });
+}
+
+// --- matrix products ----------------------------------------------------------------------------
+
+void CpuBackend::point(Pointers& pointers, Rows& rows, std::size_t count) {
+  pointers.resize(count);
+  for (std::size_t i = 0; i < count; ++i) pointers[i] = rows.row(i);
+}
+
+void CpuBackend::multiply(std::span<const Product> products) {
+  std::size_t total = 0;
+  std::vector<std::size_t> first;  // panel number at which each product starts
+  for (const Product& p : products) {
+    first.push_back(total);
+    total += p.tokens == 0 ? 0 : (p.matrix.rows + kPanelRows - 1) / kPanelRows;
+  }
+  pool_.run(total, [&](std::size_t part) {
+    const auto after = std::upper_bound(first.begin(), first.end(), part);
+    auto index = static_cast<std::size_t>(after - first.begin()) - 1;
+    panel(products[index], (part - first[index]) * kPanelRows);
+  });
+}
+
+// 64 outputs: decode their rows, turn them so that outputs lie side by side, multiply every token.
+void CpuBackend::panel(const Product& product, std::size_t first_row) {
+  struct Scratch {
+    std::vector<float> decoded = std::vector<float>(kLanes * kPanelDepth);
+    std::vector<float> panel = std::vector<float>(kPanelDepth * kPanelRows);
+    std::vector<const float*> x;
+    std::vector<float*> y;
+  };
+  thread_local Scratch scratch;
+  const Matrix& m = product.matrix;
+  const std::size_t rows = std::min(kPanelRows, m.rows - first_row);
+  const TypeTraits& type = traits(m.type);
+  scratch.x.resize(product.tokens);
+  scratch.y.resize(product.tokens);
+  for (std::size_t t = 0; t < product.tokens; ++t) scratch.y[t] = product.y[t] + first_row;
+  for (std::size_t k = 0; k < m.cols; k += kPanelDepth) {
+    const std::size_t depth = std::min(kPanelDepth, m.cols - k);
+    const std::size_t offset = k / type.block_values * type.block_bytes;
+    const std::size_t bytes = depth / type.block_values * type.block_bytes;
+    for (std::size_t group = 0; group < rows; group += kLanes) {
+      const float* decoded[kLanes] = {};
+      for (std::size_t i = 0; i < std::min(kLanes, rows - group); ++i) {
+        float* into = scratch.decoded.data() + i * kPanelDepth;
+        // The loader has checked type and sizes: this cannot fail.
+        (void)decode(m.type, {m.row(first_row + group + i) + offset, bytes}, {into, depth});
+        decoded[i] = into;
+      }
+      kernels_.pack(decoded, depth, scratch.panel.data() + group);
+    }
+    for (std::size_t t = 0; t < product.tokens; ++t) scratch.x[t] = product.x[t] + k;
+    kernels_.gemm(scratch.panel.data(), depth, scratch.x.data(), scratch.y.data(), product.tokens,
+                  rows, k == 0);
+  }
+}
+
+// --- embedding, gated residual, head ------------------------------------------------------------
+
+void CpuBackend::embed(const Matrix& embedding) {
+  for (std::size_t r = 0; r < rows_; ++r) {
+    float* into = wide_.row(r);
+    const std::size_t hidden = shape_.residual.hidden;
+    (void)decode(embedding.type,
+                 {embedding.row(static_cast<std::size_t>(tokens_[r])), embedding.row_bytes},
+                 {into, hidden});
+    for (std::size_t s = 1; s < shape_.residual.streams; ++s)
+      std::memcpy(into + s * hidden, into, hidden * sizeof(float));
+  }
+}
+
+void CpuBackend::read(const ResidualWeights& weights) {
+  read_rows(weights, wide_, rows_);
+}
+
+void CpuBackend::read_rows(const ResidualWeights& weights, const Rows& wide, std::size_t count) {
+  const ResidualShape& s = shape_.residual;
+  for_rows(count, [&](std::size_t r) {
+    for (std::size_t stream = 0; stream < s.streams; ++stream) {
+      const std::size_t at = stream * s.hidden;
+      kernels_.rms_norm(wide.row(r) + at, weights.norm.data() + at, s.hidden, s.epsilon,
+                        normed_.row(r) + at);
+    }
+  });
+  Pointers normed, low, up, gates;
+  point(normed, normed_, count);
+  point(low, low_, count);
+  point(up, up_, count);
+  std::vector<Product> products = {{weights.down, normed.data(), low.data(), count}};
+  if (!weights.inject.empty()) {
+    point(gates, gates_, count);
+    products.push_back({weights.inject, normed.data(), gates.data(), count});
+  }
+  multiply(products);
+  for (std::size_t r = 0; r < count; ++r)
+    kernels_.silu_divided(low_.row(r), low_.width, static_cast<float>(s.streams));
+  multiply(std::vector<Product>{{weights.up, low.data(), up.data(), count}});
+  for_rows(count, [&](std::size_t r) {
+    kernels_.mix_streams(up_.row(r), normed_.row(r), s.streams, s.hidden, mixed_.row(r));
+    if (weights.inject.empty()) return;
+    for (std::size_t i = 0; i < s.streams; ++i) {
+      float& w = gates_.row(r)[i];
+      w = 2.0f * sigmoid(w / static_cast<float>(s.streams));
+    }
+  });
+}
+
+void CpuBackend::write() {
+  const ResidualShape& s = shape_.residual;
+  for_rows(rows_, [&](std::size_t r) {
+    for (std::size_t i = 0; i < s.streams; ++i)
+      kernels_.add_scaled(wide_.row(r) + i * s.hidden, out_.row(r), gates_.row(r)[i], s.hidden);
+  });
+}
+
+void CpuBackend::head(const ResidualWeights& mixer, const Matrix& head,
+                      std::span<const std::uint32_t> rows, std::span<float> out) {
+  if (rows.empty()) return;
+  head_wide_.resize(rows.size(), shape_.residual.wide());
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    std::memcpy(head_wide_.row(i), wide_.row(rows[i]), head_wide_.width * sizeof(float));
+  read_rows(mixer, head_wide_, rows.size());
+  Pointers mixed, logits(rows.size());
+  point(mixed, mixed_, rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) logits[i] = out.data() + i * head.rows;
+  multiply(std::vector<Product>{{head, mixed.data(), logits.data(), rows.size()}});
+}
+
+}  // namespace strata::cpu
+
+namespace strata {
+
+Result<std::unique_ptr<Backend>> make_cpu_backend(const NetworkShape& shape, std::uint32_t threads,
+                                                  const std::string& isa) {
+  const auto supported = cpu::supported_kernels();
+  const cpu::Kernels* chosen = isa.empty() ? supported.front() : nullptr;
+  std::string names;
+  for (const cpu::Kernels* k : supported) {
+    names += names.empty() ? "" : ", ";
+    names += k->isa;
+    if (k->isa == isa) chosen = k;
+  }
+  if (!chosen) {
+    return fail(ErrorCode::unsupported,
+                "instruction set '{}' is not to be had on this CPU; it has {}", isa, names);
+  }
+  return std::make_unique<cpu::CpuBackend>(shape, threads, *chosen);
+}
+
+}  // namespace strata

@@ -1,0 +1,120 @@
+// The plain CPU backend: weights are decoded panel by panel to float32 and multiplied with every
+// row of the window; all activations are float32.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "compute/backend.h"
+#include "compute/cpu/kernels.h"
+#include "compute/cpu/state.h"
+
+namespace strata::cpu {
+
+// Row-major values of a window. Capacity is kept, resize() within it does not allocate.
+struct Rows {
+  std::size_t width = 0;
+  std::vector<float> values;
+  void resize(std::size_t rows, std::size_t row_width) {
+    width = row_width;
+    values.resize(rows * row_width);
+  }
+  float* row(std::size_t i) { return values.data() + i * width; }
+  const float* row(std::size_t i) const { return values.data() + i * width; }
+};
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(const NetworkShape& shape, std::uint32_t threads, const Kernels& kernels)
+      : shape_(shape), kernels_(kernels), pool_(threads) {}
+
+  std::string isa() const override { return std::string(kernels_.isa); }
+  std::uint32_t threads() const override { return static_cast<std::uint32_t>(pool_.threads()); }
+  Result<std::unique_ptr<SequenceState>> new_sequence() override;
+  Status begin(const Window& window) override;
+  void end() override;
+  void embed(const Matrix& embedding) override;
+  void inject_ngram(const NgramWeights& weights, std::uint32_t layer,
+                    std::span<const float> rows) override;
+  void read(const ResidualWeights& weights) override;
+  void delta_net(const DeltaNetWeights& weights, std::uint32_t layer) override;
+  void attention(const AttentionWeights& weights, std::uint32_t layer) override;
+  void experts(const ExpertsWeights& weights) override;
+  void write() override;
+  void head(const ResidualWeights& mixer, const Matrix& head, std::span<const std::uint32_t> rows,
+            std::span<float> out) override;
+  void copy_residual(std::span<float> out) const override;
+
+ private:
+  struct Part {
+    CpuSequence* state = nullptr;
+    std::size_t first_row = 0, rows = 0;
+    std::uint32_t position = 0;  // of the first row
+  };
+  // One product of a step; all products of a step run as one batch of panels.
+  struct Product {
+    Matrix matrix;
+    const float* const* x = nullptr;  // one row of inputs for each token
+    float* const* y = nullptr;
+    std::size_t tokens = 0;
+  };
+  // Row pointers of a buffer, kept for the length of a step.
+  using Pointers = std::vector<float*>;
+
+  void allocate(std::size_t rows);
+  static void point(Pointers& pointers, Rows& rows, std::size_t count);
+  void multiply(std::span<const Product> products);
+  void panel(const Product& product, std::size_t first_row);
+  void for_rows(std::size_t rows, const std::function<void(std::size_t)>& body);
+  void read_rows(const ResidualWeights& weights, const Rows& wide, std::size_t count);
+  void convolve_part(const Part& part, RowRing& history, const Rows& input, const Vector& taps,
+                     std::size_t kernel, std::size_t dilation, std::size_t row, float* out) const;
+  static void remember(const Part& part, RowRing& history, const Rows& input);
+  void delta_head(const DeltaNetWeights& weights, const Part& part, std::uint32_t layer,
+                  std::size_t head);
+  void rotations(const AttentionShape& shape);
+  void store_cells(const AttentionWeights& weights, const Part& part, LayerState& state);
+  void store_block_keys(const AttentionWeights& weights, const Part& part, LayerState& state);
+  void select(const AttentionWeights& weights, const Part& part, LayerState& state,
+              std::size_t row);
+  void attend(const AttentionWeights& weights, const Part& part, LayerState& state, std::size_t row,
+              std::size_t head);
+  void norm_rotate(float* x, const float* gain, std::size_t n, const float* cos_sin,
+                   std::size_t half) const;
+  void route(const ExpertsWeights& weights);
+  void run_experts(const ExpertsWeights& weights);
+  const Part& part_of(std::size_t row) const { return parts_[row_part_[row]]; }
+
+  NetworkShape shape_;
+  const Kernels& kernels_;
+  ThreadPool pool_;
+
+  // The window
+  std::size_t rows_ = 0;
+  std::vector<std::int32_t> tokens_;
+  std::vector<Part> parts_;
+  std::vector<std::size_t> row_part_;  // [rows] index into parts_
+
+  // Workspace, one row a token
+  Rows wide_;                 // R
+  Rows mixed_, gates_, out_;  // m, w, y
+  Rows normed_, low_, up_;    // gated residual: norm, low rank, gate
+  Rows head_wide_;            // rows picked for the head
+  Rows a_, b_, c_, d_, e_;    // projections of the block at hand
+  Rows index_q_, index_k_, rotation_;
+  std::vector<float> block_rotation_;
+  std::vector<float> zeros_;        // a row before the start of a sequence
+  std::vector<std::vector<std::uint32_t>> selected_;  // [rows] cells, ascending
+  struct Routed {
+    std::uint32_t row = 0, expert = 0;
+    float weight = 0;
+  };
+  std::vector<Routed> routed_;            // by expert, then by row
+  std::vector<std::uint32_t> row_slots_;  // [rows x used]: places in routed_, ascending expert
+  std::vector<std::uint32_t> slot_counts_;
+  Rows expert_hidden_, expert_up_, expert_out_;
+};
+
+}  // namespace strata::cpu

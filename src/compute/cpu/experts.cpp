@@ -1,0 +1,111 @@
+// Routing and experts of the CPU backend. Rows are grouped by expert, so that each expert's weights
+// are decoded once a window; a row's results are summed in ascending expert id, then the shared
+// one.
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "compute/cpu/backend.h"
+#include "compute/cpu/math.h"
+
+namespace strata::cpu {
+
+// Fills routed_ (by expert, then row) and row_slots_ from the router's logits in d_.
+void CpuBackend::route(const ExpertsWeights& weights) {
+  const std::size_t used = weights.shape.used, experts = weights.router.rows;
+  routed_.resize(rows_ * used);
+  for_rows(rows_, [&](std::size_t r) {
+    thread_local std::vector<std::uint32_t> order;
+    order.resize(experts);
+    std::iota(order.begin(), order.end(), 0u);
+    const float* logits = d_.row(r);
+    const auto middle = order.begin() + static_cast<std::ptrdiff_t>(used);
+    std::partial_sort(order.begin(), middle, order.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+    });
+    const float top = logits[order[0]];
+    std::sort(order.begin(), middle);
+    float chosen = 0.0f, total = 0.0f;
+    for (std::size_t i = 0; i < used; ++i) chosen += exp(logits[order[i]] - top);
+    if (!weights.shape.normalize)
+      for (std::size_t e = 0; e < experts; ++e) total += exp(logits[e] - top);
+    for (std::size_t i = 0; i < used; ++i) {
+      const float weight = exp(logits[order[i]] - top) / (weights.shape.normalize ? chosen : total);
+      routed_[r * used + i] = {static_cast<std::uint32_t>(r), order[i], weight};
+    }
+  });
+  std::stable_sort(routed_.begin(), routed_.end(),
+                   [](const Routed& a, const Routed& b) { return a.expert < b.expert; });
+  row_slots_.resize(rows_ * used);
+  slot_counts_.assign(rows_, 0);
+  for (std::uint32_t slot = 0; slot < routed_.size(); ++slot) {
+    const std::uint32_t row = routed_[slot].row;
+    row_slots_[row * used + slot_counts_[row]++] = slot;
+  }
+}
+
+void CpuBackend::experts(const ExpertsWeights& weights) {
+  d_.resize(rows_, weights.router.rows);
+  Pointers mixed, logits;
+  point(mixed, mixed_, rows_);
+  point(logits, d_, rows_);
+  multiply(std::vector<Product>{{weights.router, mixed.data(), logits.data(), rows_}});
+  route(weights);
+  run_experts(weights);
+  const std::size_t used = weights.shape.used, hidden = shape_.residual.hidden;
+  for_rows(rows_, [&](std::size_t r) {
+    float* y = out_.row(r);
+    std::memset(y, 0, hidden * sizeof(float));
+    for (std::size_t i = 0; i < used; ++i) {
+      const std::uint32_t slot = row_slots_[r * used + i];
+      kernels_.add_scaled(y, expert_out_.row(slot), routed_[slot].weight, hidden);
+    }
+    const float shared = sigmoid(kernels_.dot(weights.shared_router.data(), mixed_.row(r), hidden));
+    kernels_.add_scaled(y, c_.row(r), shared, hidden);
+  });
+}
+
+// Routed experts into expert_out_, the shared one into c_.
+void CpuBackend::run_experts(const ExpertsWeights& weights) {
+  const std::size_t slots = routed_.size();
+  expert_hidden_.resize(slots, weights.gate.first.rows);
+  expert_up_.resize(slots, weights.gate.first.rows);
+  expert_out_.resize(slots, shape_.residual.hidden);
+  a_.resize(rows_, weights.shared_gate.rows);
+  b_.resize(rows_, weights.shared_gate.rows);
+  c_.resize(rows_, shape_.residual.hidden);
+  Pointers mixed, shared_gate, shared_up, shared_out, input(slots), gate, up, out;
+  point(mixed, mixed_, rows_);
+  point(shared_gate, a_, rows_);
+  point(shared_up, b_, rows_);
+  point(shared_out, c_, rows_);
+  point(gate, expert_hidden_, slots);
+  point(up, expert_up_, slots);
+  point(out, expert_out_, slots);
+  for (std::size_t i = 0; i < slots; ++i) input[i] = mixed_.row(routed_[i].row);
+
+  std::vector<Product> first = {{weights.shared_gate, mixed.data(), shared_gate.data(), rows_},
+                                {weights.shared_up, mixed.data(), shared_up.data(), rows_}};
+  std::vector<Product> second = {
+      {weights.shared_down, shared_gate.data(), shared_out.data(), rows_}};
+  for (std::size_t i = 0; i < slots;) {
+    const std::uint32_t expert = routed_[i].expert;
+    std::size_t end = i;
+    while (end < slots && routed_[end].expert == expert) ++end;
+    first.push_back({weights.gate.at(expert), &input[i], &gate[i], end - i});
+    first.push_back({weights.up.at(expert), &input[i], &up[i], end - i});
+    second.push_back({weights.down.at(expert), &gate[i], &out[i], end - i});
+    i = end;
+  }
+  multiply(first);
+  for_rows(slots + rows_, [&](std::size_t i) {
+    if (i < slots) {
+      kernels_.silu_product(expert_hidden_.row(i), expert_up_.row(i), expert_up_.width);
+    } else {
+      kernels_.silu_product(a_.row(i - slots), b_.row(i - slots), a_.width);
+    }
+  });
+  multiply(second);
+}
+
+}  // namespace strata::cpu

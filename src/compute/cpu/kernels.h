@@ -1,0 +1,62 @@
+// The CPU kernels as a table of functions, one table for each instruction set. All tables give the
+// same bits: every sum has one order that is written down here, whatever the vector width.
+//
+// - gemm: one accumulator for each output, fused multiply-adds in the order of the inputs.
+// - dot and sums of squares: 16 accumulators, element i goes to accumulator i mod 16, then a tree
+//   (8, 4, 2, 1).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace strata::cpu {
+
+constexpr std::size_t kPanelRows = 64;  // outputs of one gemm panel
+constexpr std::size_t kLanes = 16;
+
+struct Kernels {
+  std::string_view isa;
+
+  // y[t][r] (+)= sum over k of panel[k][r] x[t][k], r < rows <= kPanelRows, t < tokens. The panel
+  // is [depth][kPanelRows]. `first` starts from 0, else from what stands in y.
+  void (*gemm)(const float* panel, std::size_t depth, const float* const* x, float* const* y,
+               std::size_t tokens, std::size_t rows, bool first);
+  // panel[k][lane] = row[k] for 16 rows at a time; rows[i] of missing rows are null (zeros).
+  void (*pack)(const float* const* rows, std::size_t depth, float* panel);
+
+  float (*dot)(const float* a, const float* b, std::size_t n);
+  // y = x / sqrt(mean(x^2) + epsilon) * gain
+  void (*rms_norm)(const float* x, const float* gain, std::size_t n, float epsilon, float* y);
+  // y = x * factor / sqrt(sum(x^2) + 1e-6)
+  void (*l2_norm)(const float* x, std::size_t n, float factor, float* y);
+  void (*silu_divided)(float* x, std::size_t n, float divisor);       // x = silu(x / divisor)
+  void (*silu_product)(float* gate, const float* up, std::size_t n);  // gate = silu(gate) * up
+  void (*sigmoid_product)(float* y, const float* z, std::size_t n);   // y = y * sigmoid(z)
+  void (*add_scaled)(float* y, const float* x, float scale, std::size_t n);  // y = fma(x, scale, y)
+  // out[d] = (1 / streams) sum over s of sigmoid(gate[s][d]) normed[s][d]
+  void (*mix_streams)(const float* gate, const float* normed, std::size_t streams,
+                      std::size_t hidden, float* out);
+  // out[c] = silu(sum over k of taps[c * kernel + k] * rows[k][c]), oldest row first
+  void (*convolve)(const float* taps, std::size_t kernel, const float* const* rows,
+                   std::size_t channels, float* out);
+  // One step of the delta rule on state [key_dim][stride], stride a multiple of kLanes;
+  // v and out have `stride` values.
+  void (*delta_step)(float* state, std::size_t key_dim, std::size_t stride, const float* q,
+                     const float* k, const float* v, float decay, float beta, float* out);
+  // weights[i] = exp(scores[i] - max) / sum
+  void (*softmax)(float* scores, std::size_t n);
+  // out[d] = sum over i of weights[i] * rows[i][d], in the order of i
+  void (*weighted_rows)(const float* weights, const float* const* rows, std::size_t count,
+                        std::size_t n, float* out);
+};
+
+extern const Kernels kPortable;
+extern const Kernels kAvx2;
+extern const Kernels kAvx512;
+
+// The tables this CPU can run, best first.
+std::span<const Kernels* const> supported_kernels();
+
+}  // namespace strata::cpu

@@ -1,0 +1,277 @@
+// The bodies of the kernels, compiled once for each instruction set: the including file sets the
+// target and the namespace. Sixteen lanes are a GCC vector; the compiler splits it where registers
+// are narrower, and only fma needs a word from us. No include guard: included once a file, inside
+// it.
+
+using Lanes = float __attribute__((vector_size(64)));
+using IntLanes = std::int32_t __attribute__((vector_size(64)));
+
+#define STRATA_INLINE static inline __attribute__((always_inline))
+
+STRATA_INLINE Lanes fma_lanes(const Lanes& a, const Lanes& b, const Lanes& c) {
+#if defined(__AVX512F__)
+  return (Lanes)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__FMA__)
+  union Halves {
+    Lanes whole;
+    __m256 half[2];
+  };
+  Halves x{a}, y{b}, z{c}, r;
+  r.half[0] = _mm256_fmadd_ps(x.half[0], y.half[0], z.half[0]);
+  r.half[1] = _mm256_fmadd_ps(x.half[1], y.half[1], z.half[1]);
+  return r.whole;
+#else
+  Lanes r;
+  for (std::size_t i = 0; i < kLanes; ++i) r[i] = std::fma(a[i], b[i], c[i]);
+  return r;
+#endif
+}
+
+STRATA_INLINE Lanes all(float x) {
+  return Lanes{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x};
+}
+STRATA_INLINE Lanes load(const float* p) {
+  Lanes v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+// The first n values, zeros behind them.
+STRATA_INLINE Lanes load_some(const float* p, std::size_t n) {
+  Lanes v = all(0.0f);
+  std::memcpy(&v, p, n * sizeof(float));
+  return v;
+}
+STRATA_INLINE void store(float* p, const Lanes& v) {
+  std::memcpy(p, &v, sizeof v);
+}
+STRATA_INLINE void store_some(float* p, const Lanes& v, std::size_t n) {
+  std::memcpy(p, &v, n * sizeof(float));
+}
+
+STRATA_INLINE float sum_lanes(const Lanes& v) {
+  float s[kLanes];
+  store(s, v);
+  for (std::size_t step = kLanes / 2; step > 0; step /= 2)
+    for (std::size_t i = 0; i < step; ++i) s[i] += s[i + step];
+  return s[0];
+}
+
+STRATA_INLINE Lanes exp_lanes(const Lanes& x) {
+  using C = ExpConstants;
+  const Lanes clamped = x > all(C::high) ? all(C::high) : x;
+  const Lanes t = fma_lanes(clamped, all(C::log2e), all(C::magic));
+  const Lanes n = t - all(C::magic);
+  Lanes r = fma_lanes(-n, all(C::ln2_high), clamped);
+  r = fma_lanes(-n, all(C::ln2_low), r);
+  Lanes p = all(C::c7);
+  p = fma_lanes(p, r, all(C::c6));
+  p = fma_lanes(p, r, all(C::c5));
+  p = fma_lanes(p, r, all(C::c4));
+  p = fma_lanes(p, r, all(C::c3));
+  p = fma_lanes(p, r, all(C::c2));
+  p = fma_lanes(p, r, all(1.0f));
+  p = fma_lanes(p, r, all(1.0f));
+  const IntLanes exponent = (IntLanes)t - (IntLanes)all(C::magic);
+  Lanes result = (Lanes)((IntLanes)p + (exponent << 23));
+  result = x < all(C::low) ? all(0.0f) : result;
+  return x == x ? result : x;
+}
+STRATA_INLINE Lanes sigmoid_lanes(const Lanes& x) {
+  return all(1.0f) / (all(1.0f) + exp_lanes(-x));
+}
+
+// Calls body(offset, count) for runs of at most 16 values.
+template <class Body>
+STRATA_INLINE void for_runs(std::size_t n, const Body& body) {
+  std::size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) body(i, kLanes);
+  if (i < n) body(i, n - i);
+}
+STRATA_INLINE Lanes load_run(const float* p, std::size_t count) {
+  return count == kLanes ? load(p) : load_some(p, count);
+}
+STRATA_INLINE void store_run(float* p, const Lanes& v, std::size_t count) {
+  if (count == kLanes) {
+    store(p, v);
+  } else {
+    store_some(p, v, count);
+  }
+}
+
+// `Tokens` tokens against a whole panel, accumulators in registers.
+template <std::size_t Tokens>
+STRATA_INLINE void gemm_tile(const float* panel, std::size_t depth, const float* const* x,
+                             float* const* y, std::size_t rows, bool first) {
+  constexpr std::size_t kVectors = kPanelRows / kLanes;
+  Lanes sum[Tokens][kVectors];
+  for (std::size_t t = 0; t < Tokens; ++t)
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      const std::size_t at = v * kLanes;
+      sum[t][v] =
+          first || at >= rows ? all(0.0f) : load_run(y[t] + at, std::min(kLanes, rows - at));
+    }
+  for (std::size_t k = 0; k < depth; ++k) {
+    Lanes w[kVectors];
+    for (std::size_t v = 0; v < kVectors; ++v) w[v] = load(panel + k * kPanelRows + v * kLanes);
+    for (std::size_t t = 0; t < Tokens; ++t) {
+      const Lanes value = all(x[t][k]);
+      for (std::size_t v = 0; v < kVectors; ++v) sum[t][v] = fma_lanes(w[v], value, sum[t][v]);
+    }
+  }
+  for (std::size_t t = 0; t < Tokens; ++t)
+    for (std::size_t v = 0; v * kLanes < rows; ++v)
+      store_run(y[t] + v * kLanes, sum[t][v], std::min(kLanes, rows - v * kLanes));
+}
+
+static void gemm(const float* panel, std::size_t depth, const float* const* x, float* const* y,
+                 std::size_t tokens, std::size_t rows, bool first) {
+  std::size_t t = 0;
+  for (; t + kTileTokens <= tokens; t += kTileTokens)
+    gemm_tile<kTileTokens>(panel, depth, x + t, y + t, rows, first);
+  for (; t < tokens; ++t) gemm_tile<1>(panel, depth, x + t, y + t, rows, first);
+}
+
+static void pack(const float* const* rows, std::size_t depth, float* panel) {
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    const float* row = rows[i];
+    for (std::size_t k = 0; k < depth; ++k) panel[k * kPanelRows + i] = row ? row[k] : 0.0f;
+  }
+}
+
+static float dot(const float* a, const float* b, std::size_t n) {
+  Lanes sum = all(0.0f);
+  for_runs(n, [&](std::size_t i, std::size_t count) {
+    sum = fma_lanes(load_run(a + i, count), load_run(b + i, count), sum);
+  });
+  return sum_lanes(sum);
+}
+
+static void rms_norm(const float* x, const float* gain, std::size_t n, float epsilon, float* y) {
+  const float scale = 1.0f / std::sqrt(dot(x, x, n) / static_cast<float>(n) + epsilon);
+  for_runs(n, [&](std::size_t i, std::size_t count) {
+    store_run(y + i, load_run(x + i, count) * all(scale) * load_run(gain + i, count), count);
+  });
+}
+
+static void l2_norm(const float* x, std::size_t n, float factor, float* y) {
+  const float scale = factor / std::sqrt(dot(x, x, n) + 1e-6f);
+  for_runs(n, [&](std::size_t i, std::size_t count) {
+    store_run(y + i, load_run(x + i, count) * all(scale), count);
+  });
+}
+
+static void silu_divided(float* x, std::size_t n, float divisor) {
+  for_runs(n, [&](std::size_t i, std::size_t count) {
+    const Lanes v = load_run(x + i, count) / all(divisor);
+    store_run(x + i, v * sigmoid_lanes(v), count);
+  });
+}
+
+static void silu_product(float* gate, const float* up, std::size_t n) {
+  for_runs(n, [&](std::size_t i, std::size_t count) {
+    const Lanes g = load_run(gate + i, count);
+    store_run(gate + i, g * sigmoid_lanes(g) * load_run(up + i, count), count);
+  });
+}
+
+static void sigmoid_product(float* y, const float* z, std::size_t n) {
+  for_runs(n, [&](std::size_t i, std::size_t count) {
+    store_run(y + i, load_run(y + i, count) * sigmoid_lanes(load_run(z + i, count)), count);
+  });
+}
+
+static void add_scaled(float* y, const float* x, float scale, std::size_t n) {
+  for_runs(n, [&](std::size_t i, std::size_t count) {
+    store_run(y + i, fma_lanes(load_run(x + i, count), all(scale), load_run(y + i, count)), count);
+  });
+}
+
+static void mix_streams(const float* gate, const float* normed, std::size_t streams,
+                        std::size_t hidden, float* out) {
+  for_runs(hidden, [&](std::size_t d, std::size_t count) {
+    Lanes sum = all(0.0f);
+    for (std::size_t s = 0; s < streams; ++s) {
+      const Lanes open = sigmoid_lanes(load_run(gate + s * hidden + d, count));
+      sum = fma_lanes(open, load_run(normed + s * hidden + d, count), sum);
+    }
+    store_run(out + d, sum / all(static_cast<float>(streams)), count);
+  });
+}
+
+static void convolve(const float* taps, std::size_t kernel, const float* const* rows,
+                     std::size_t channels, float* out) {
+  for (std::size_t c = 0; c < channels; ++c) {
+    float sum = 0.0f;
+    for (std::size_t k = 0; k < kernel; ++k) sum = std::fma(taps[c * kernel + k], rows[k][c], sum);
+    out[c] = sum;
+  }
+  silu_divided(out, channels, 1.0f);
+}
+
+static void delta_step(float* state, std::size_t key_dim, std::size_t stride, const float* q,
+                       const float* k, const float* v, float decay, float beta, float* out) {
+  for (std::size_t j = 0; j < stride; j += kLanes) {
+    float* column = state + j;
+    Lanes predicted = all(0.0f);
+    for (std::size_t i = 0; i < key_dim; ++i) {
+      const Lanes s = load(column + i * stride) * all(decay);
+      store(column + i * stride, s);
+      predicted = fma_lanes(s, all(k[i]), predicted);
+    }
+    const Lanes delta = (load(v + j) - predicted) * all(beta);
+    Lanes sum = all(0.0f);
+    for (std::size_t i = 0; i < key_dim; ++i) {
+      const Lanes s = fma_lanes(all(k[i]), delta, load(column + i * stride));
+      store(column + i * stride, s);
+      sum = fma_lanes(s, all(q[i]), sum);
+    }
+    store(out + j, sum);
+  }
+}
+
+static void softmax(float* scores, std::size_t n) {
+  float top = scores[0];
+  for (std::size_t i = 1; i < n; ++i) top = scores[i] > top ? scores[i] : top;
+  Lanes sum = all(0.0f);
+  for_runs(n, [&](std::size_t i, std::size_t count) {
+    const Lanes e = exp_lanes(load_run(scores + i, count) - all(top));
+    store_run(scores + i, e, count);
+    sum = sum + load_run(scores + i, count);
+  });
+  const float total = sum_lanes(sum);
+  for_runs(n, [&](std::size_t i, std::size_t count) {
+    store_run(scores + i, load_run(scores + i, count) / all(total), count);
+  });
+}
+
+static void weighted_rows(const float* weights, const float* const* rows, std::size_t count,
+                          std::size_t n, float* out) {
+  for_runs(n, [&](std::size_t d, std::size_t run) {
+    Lanes sum = all(0.0f);
+    for (std::size_t i = 0; i < count; ++i)
+      sum = fma_lanes(load_run(rows[i] + d, run), all(weights[i]), sum);
+    store_run(out + d, sum, run);
+  });
+}
+
+static constexpr Kernels make_table(std::string_view isa) {
+  Kernels table{};
+  table.isa = isa;
+  table.gemm = gemm;
+  table.pack = pack;
+  table.dot = dot;
+  table.rms_norm = rms_norm;
+  table.l2_norm = l2_norm;
+  table.silu_divided = silu_divided;
+  table.silu_product = silu_product;
+  table.sigmoid_product = sigmoid_product;
+  table.add_scaled = add_scaled;
+  table.mix_streams = mix_streams;
+  table.convolve = convolve;
+  table.delta_step = delta_step;
+  table.softmax = softmax;
+  table.weighted_rows = weighted_rows;
+  return table;
+}
+
+#undef STRATA_INLINE

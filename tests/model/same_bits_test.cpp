@@ -1,0 +1,161 @@
+// Law 1: the logits of a position have the same bits whatever led there.
+#include <random>
+
+#include "model/forward.h"
+#include "tests/model/golden.h"
+
+namespace strata {
+namespace {
+
+using test::Golden;
+
+class SameBits : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    const std::string folder = test::golden_dir() + "/" + GetParam();
+    ConvertOptions options;
+    if (GetParam() == "tiny-noindex") options.type = TensorType::Q8_0;
+    converted_ = test::convert({folder}, options);
+    ASSERT_NE(converted_, nullptr);
+    const Golden golden(folder + "/golden.safetensors");
+    ids_ = golden.ids("ids.4");
+    expected_ = run(1, "portable", {ids_.size()});
+  }
+
+  // All logits, the tokens read in windows of the given sizes (the last size repeats).
+  std::vector<float> run(std::uint32_t threads, const std::string& isa,
+                         const std::vector<std::size_t>& windows) {
+    auto backend = make_cpu_backend(converted_->network.shape(), threads, isa);
+    if (!backend) return expected_;  // this CPU lacks the instruction set
+    Forward forward(converted_->network, **backend);
+    auto sequence = forward.new_sequence();
+    std::vector<float> all;
+    std::size_t at = 0, window = 0;
+    while (at < ids_.size()) {
+      const std::size_t size =
+          std::min(ids_.size() - at, windows[std::min(window++, windows.size() - 1)]);
+      append(forward, *sequence, at, size, all);
+      at += size;
+    }
+    return all;
+  }
+
+  void append(Forward& forward, Sequence& sequence, std::size_t at, std::size_t size,
+              std::vector<float>& all) {
+    std::vector<std::uint32_t> rows(size);
+    for (std::uint32_t r = 0; r < size; ++r) rows[r] = r;
+    std::vector<float> logits(size * vocabulary());
+    const auto status = forward.read(
+        std::vector<Forward::Rows>{{&sequence, std::span(ids_).subspan(at, size)}}, rows, logits);
+    ASSERT_TRUE(status) << status.error().message;
+    all.insert(all.end(), logits.begin(), logits.end());
+  }
+
+  std::size_t vocabulary() const { return converted_->network.head.rows; }
+  static bool equal(std::span<const float> a, std::span<const float> b) {
+    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+  }
+
+  std::unique_ptr<test::Converted> converted_;
+  std::vector<std::int32_t> ids_;
+  std::vector<float> expected_;
+};
+
+TEST_P(SameBits, WhateverTheWindowThreadsAndInstructions) {
+  const std::vector<std::vector<std::size_t>> windows = {
+      {1}, {2}, {3}, {7}, {16}, {64}, {5, 1, 1, 12, 1}, {149, 1}, {1000}};
+  for (const auto& sizes : windows) {
+    EXPECT_TRUE(equal(run(1, "", sizes), expected_)) << "windows of " << sizes[0];
+    EXPECT_TRUE(equal(run(2, "", sizes), expected_)) << "two threads, windows of " << sizes[0];
+  }
+  for (const char* isa : {"avx512", "avx2", "portable"}) {
+    EXPECT_TRUE(equal(run(2, isa, {1000}), expected_)) << isa;
+    EXPECT_TRUE(equal(run(2, isa, {11, 1}), expected_)) << isa;
+  }
+}
+
+TEST_P(SameBits, SavedAndRestoredAtEveryPosition) {
+  auto backend = make_cpu_backend(converted_->network.shape(), 2);
+  ASSERT_TRUE(backend);
+  Forward forward(converted_->network, **backend);
+  auto sequence = forward.new_sequence();
+  auto other = forward.new_sequence();
+  for (std::size_t cut = 0; cut < ids_.size(); ++cut) {
+    const Bytes saved = sequence->save();
+    std::vector<float> rest;
+    ASSERT_TRUE(other->restore(saved)) << "at " << cut;  // over whatever stood there before
+    append(forward, *other, cut, ids_.size() - cut, rest);
+    EXPECT_TRUE(equal(rest, std::span(expected_).subspan(cut * vocabulary()))) << "at " << cut;
+    std::vector<float> one;
+    append(forward, *sequence, cut, 1, one);
+  }
+}
+
+TEST_P(SameBits, AloneOrBesideOtherSequences) {
+  auto backend = make_cpu_backend(converted_->network.shape(), 2);
+  ASSERT_TRUE(backend);
+  Forward forward(converted_->network, **backend);
+  std::mt19937 random(7);
+  constexpr std::size_t kSequences = 4;
+  std::vector<Sequence> sequences;
+  std::vector<std::size_t> at(kSequences, 0);
+  std::vector<std::vector<float>> all(kSequences);
+  for (std::size_t s = 0; s < kSequences; ++s) sequences.push_back(*forward.new_sequence());
+  for (bool open = true; open;) {
+    std::vector<Forward::Rows> window;
+    std::vector<std::size_t> which;
+    std::uint32_t total = 0;
+    for (std::size_t s = 0; s < kSequences; ++s) {
+      const std::size_t size = std::min<std::size_t>(random() % 9, ids_.size() - at[s]);
+      if (size == 0) continue;
+      window.push_back({&sequences[s], std::span(ids_).subspan(at[s], size)});
+      which.push_back(s);
+      at[s] += size;
+      total += static_cast<std::uint32_t>(size);
+    }
+    std::vector<std::uint32_t> rows(total);
+    for (std::uint32_t r = 0; r < total; ++r) rows[r] = r;
+    std::vector<float> logits(total * vocabulary());
+    if (total > 0) {
+      ASSERT_TRUE(forward.read(window, rows, logits));
+    }
+    auto from = logits.begin();
+    for (std::size_t i = 0; i < window.size(); ++i) {
+      const auto end = from + static_cast<std::ptrdiff_t>(window[i].tokens.size() * vocabulary());
+      all[which[i]].insert(all[which[i]].end(), from, end);
+      from = end;
+    }
+    open = std::any_of(at.begin(), at.end(), [&](std::size_t a) { return a < ids_.size(); });
+  }
+  for (const auto& logits : all) EXPECT_TRUE(equal(logits, expected_));
+}
+
+TEST_P(SameBits, DamagedStatesAreRefusedAndLeaveTheSequenceAlone) {
+  auto backend = make_cpu_backend(converted_->network.shape(), 2);
+  ASSERT_TRUE(backend);
+  Forward forward(converted_->network, **backend);
+  auto sequence = forward.new_sequence();
+  std::vector<float> logits;
+  append(forward, *sequence, 0, 20, logits);
+  const Bytes good = sequence->save();
+  for (std::size_t i = 0; i < good.size(); i += 1 + good.size() / 400) {
+    Bytes cut(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(i));
+    EXPECT_FALSE(sequence->restore(cut)) << "cut at " << i;
+  }
+  for (std::size_t i = 12; i < good.size(); i += 1 + good.size() / 400) {
+    Bytes flipped = good;
+    flipped[i] ^= std::byte{0x40};
+    EXPECT_FALSE(sequence->restore(flipped)) << "flipped at " << i;
+  }
+  EXPECT_EQ(sequence->save(), good);
+  append(forward, *sequence, 20, ids_.size() - 20, logits);
+  EXPECT_TRUE(equal(logits, expected_));
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, SameBits, testing::Values("tiny-a", "tiny-noindex"),
+                         [](const auto& tested) {
+                           return tested.param == "tiny-a" ? "Sparse" : "DenseQuantised";
+                         });
+
+}  // namespace
+}  // namespace strata
