@@ -11,8 +11,9 @@
 //   \s+(?!\S)
 //   \s+
 //
-// \s is the Unicode property White_Space. A byte that belongs to no character counts as one
-// character outside all the classes, like a symbol.
+// \s is the Unicode property White_Space; the classes are those of the Unicode version in
+// unicode_generated.h, and characters assigned later count as symbols. A byte that belongs to no
+// character counts as one character outside all the classes, like a symbol.
 #pragma once
 
 #include <cstddef>

@@ -2,10 +2,8 @@
 
 #include <xxhash.h>
 
-#include <algorithm>
+#include <array>
 #include <bit>
-#include <limits>
-#include <new>
 #include <unordered_map>
 
 #include "tokenizer/byte_alphabet.h"

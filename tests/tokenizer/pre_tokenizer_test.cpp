@@ -34,6 +34,8 @@ TEST(PreTokenizer, FollowsThePattern) {
   EXPECT_THAT(pieces("'stop"), ElementsAre("'s", "top"));
   EXPECT_THAT(pieces("'\u017Fx"), ElementsAre("'\u017Fx"));
   EXPECT_THAT(pieces("'l 'r"), ElementsAre("'l", " '", "r"));
+  EXPECT_THAT(pieces("'lx 'ex"), ElementsAre("'lx", " '", "ex"));
+  EXPECT_THAT(pieces("\nb\rc\td"), ElementsAre("\n", "b", "\r", "c", "\td"));
   EXPECT_THAT(pieces("a1234"), ElementsAre("a", "1", "2", "3", "4"));
   EXPECT_THAT(pieces(" 1"), ElementsAre(" ", "1"));
   EXPECT_THAT(pieces("e\u0301\u0301x \u0301y"), ElementsAre("e\u0301\u0301x", " \u0301y"));

@@ -5,6 +5,7 @@
 
 #include <boost/json.hpp>
 #include <chrono>
+#include <limits>
 #include <random>
 
 #include "tests/tokenizer/vocabularies.h"
@@ -14,6 +15,12 @@ namespace {
 
 using testing::ElementsAre;
 namespace json = boost::json;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr double kSecondsForAMegabyte = 30;
+#else
+constexpr double kSecondsForAMegabyte = 1;
+#endif
 
 bool is_special(const Tokenizer& t, TokenId id) {
   return t.kind(id) == TokenKind::control || t.kind(id) == TokenKind::user_defined;
@@ -83,6 +90,14 @@ TEST(Tokenizer, EncodesInvalidBytesOneByOneWhereNothingMergesThem) {
   EXPECT_THAT(t->encode(std::string_view("\0ab", 3)), ElementsAre(0, 256));
 }
 
+TEST(Tokenizer, MergesEvenWhereTheWholePieceIsAToken) {
+  // "ab" comes first, so the token "abc" is reached in no text of its own.
+  const auto t = Tokenizer::from_vocabulary(small_vocabulary({"a b", "b c", "a bc"}), {});
+  ASSERT_TRUE(t) << message_of(t);
+  EXPECT_THAT(t->encode("abc"), ElementsAre(256, 'c'));
+  EXPECT_THAT(t->encode("bc"), ElementsAre(257));
+}
+
 TEST(Tokenizer, TakesTheLongestSpecialAndOnlyAllowedOnes) {
   const auto t = Tokenizer::from_vocabulary(small_vocabulary({}, {{"<a", TokenKind::user_defined},
                                                                   {"<ab>", TokenKind::control},
@@ -149,7 +164,7 @@ TEST(Tokenizer, EncodesAMegabyteOfAnythingInTime) {
       const auto start = std::chrono::steady_clock::now();
       const auto ids = t->encode(text);
       const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
-      EXPECT_LT(time.count(), 1.0) << testing::PrintToString(unit);
+      EXPECT_LT(time.count(), kSecondsForAMegabyte) << testing::PrintToString(unit);
       EXPECT_EQ(t->decode(ids), text);
     }
   }
