@@ -115,8 +115,8 @@ def main():
         "block": BLOCK,
         "index": len(index),
         "blocks": len(blocks),
-        "index_rows": rows(index, 24, "    "),
-        "block_rows": "\n".join("    {\n" + rows(b, 22, "        ") + "\n    }," for b in blocks),
+        "index_rows": rows(index, 19, "    "),
+        "block_rows": "\n".join("    {\n" + rows(b, 16, "        ") + "\n    }," for b in blocks),
     }
     (out / "unicode_generated.h").write_text(HEADER.format(**facts), encoding="utf-8")
     (out / "unicode_generated.cpp").write_text(SOURCE.format(**facts), encoding="utf-8")

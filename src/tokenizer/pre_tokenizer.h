@@ -12,8 +12,8 @@
 //   \s+
 //
 // \s is the Unicode property White_Space; the classes are those of the Unicode version in
-// unicode_generated.h, and characters assigned later count as symbols. A byte that belongs to no
-// character counts as one character outside all the classes, like a symbol.
+// unicode_generated.h, and characters assigned later count as symbols. So does a byte that belongs
+// to no character.
 #pragma once
 
 #include <cstddef>

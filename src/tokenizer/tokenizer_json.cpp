@@ -20,7 +20,8 @@ const JsonSource kSource("tokenizer.json", ErrorCode::corrupt);
 // case folding also takes U+017F for an s; files of this vocabulary in GGUF know only the first
 // meaning, and text must give the same tokens from both.
 constexpr std::string_view kTail =
-    R"(|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+    R"(|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*)"
+    R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::array<std::string_view, 2> kContractions = {
     R"((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]))",
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d))"};
