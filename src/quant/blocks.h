@@ -7,7 +7,7 @@
 
 #include "quant/float_formats.h"
 
-namespace strata {
+namespace strata::quant {
 
 using Byte = std::uint8_t;
 
@@ -205,4 +205,4 @@ inline int iq4_xs_scale(const BlockIQ4_XS& block, int ib) {
   return (low | (((load_u16(block.scales_h) >> (2 * ib)) & 3) << 4)) - 32;
 }
 
-}  // namespace strata
+}  // namespace strata::quant

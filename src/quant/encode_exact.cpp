@@ -94,7 +94,8 @@ bool affine_codes(const float* values, Byte* d_out, Byte* m_out, int* codes) {
   if (!store_scale(d_out, d) || !store_scale(m_out, range.min)) return false;
   const float inv = inverse(d);
   for (int i = 0; i < 32; ++i) {
-    codes[i] = std::min(top, static_cast<int>((values[i] - range.min) * inv + 0.5f));
+    const float code = (values[i] - range.min) * inv + 0.5f;
+    codes[i] = std::min(top, static_cast<int>(code));
   }
   return true;
 }

@@ -14,8 +14,9 @@ class Q2Walk {
  public:
   explicit Q2Walk(const float* x) {
     std::copy(x, x + size, sorted_);
-    std::stable_sort(sorted_, sorted_ + size,
-                     [](float a, float b) { return std::abs(a) > std::abs(b); });
+    std::sort(sorted_, sorted_ + size, [](float a, float b) {
+      return std::abs(a) != std::abs(b) ? std::abs(a) > std::abs(b) : a > b;
+    });
   }
 
   float best_scale() const {

@@ -81,6 +81,7 @@ struct IntegerGrid {
 // width one half that a number falls in decides.
 struct Iq4Grid {
   static constexpr int cells = 512;
+  static constexpr float zero_cell = 256.0f;
   struct Tables {
     std::array<float, cells> value;
     std::array<std::uint8_t, cells> code;
@@ -88,7 +89,7 @@ struct Iq4Grid {
   static constexpr Tables make_tables() {
     Tables tables{};
     for (int cell = 0; cell < cells; ++cell) {
-      const float middle = static_cast<float>(cell - cells / 2) * 0.5f + 0.25f;
+      const float middle = (static_cast<float>(cell) - zero_cell) * 0.5f + 0.25f;
       std::size_t code = 0;
       while (code + 1 < iq4_values.size() &&
              2.0f * middle > static_cast<float>(iq4_values[code] + iq4_values[code + 1])) {
@@ -102,7 +103,7 @@ struct Iq4Grid {
   static const Tables tables;
 
   static std::size_t cell_of(float value) {
-    const float cell = value * 2.0f + static_cast<float>(cells / 2);
+    const float cell = value * 2.0f + zero_cell;
     return static_cast<std::size_t>(static_cast<int>(clamp(cell, 0.0f, cells - 1)));
   }
   static float nearest(float value) { return tables.value[cell_of(value)]; }
