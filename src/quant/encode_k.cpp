@@ -150,21 +150,18 @@ struct AffinePlan {
 struct Q2Format {
   using Grid = IntegerGrid<0, 3>;
   static constexpr int group = 16;
-  static constexpr int highest_code = 3;
   static constexpr int highest = 15;  // of scales and minimums
   static constexpr auto targets = targets_from<14>(2.4f, 0.13f);
 };
 struct Q4Format {
   using Grid = IntegerGrid<0, 15>;
   static constexpr int group = 32;
-  static constexpr int highest_code = 15;
   static constexpr int highest = 63;
   static constexpr auto targets = targets_from<16>(13.8f, 0.14f);
 };
 struct Q5Format {
   using Grid = IntegerGrid<0, 31>;
   static constexpr int group = 32;
-  static constexpr int highest_code = 31;
   static constexpr int highest = 63;
   static constexpr auto targets = targets_from<12>(30.2f, 0.14f);
 };

@@ -87,7 +87,7 @@ struct Iq4Grid {
     std::array<std::uint8_t, cells> code;
   };
   static constexpr Tables make_tables() {
-    Tables tables{};
+    Tables made{};
     for (int cell = 0; cell < cells; ++cell) {
       const float middle = (static_cast<float>(cell) - zero_cell) * 0.5f + 0.25f;
       std::size_t code = 0;
@@ -95,10 +95,10 @@ struct Iq4Grid {
              2.0f * middle > static_cast<float>(iq4_values[code] + iq4_values[code + 1])) {
         ++code;
       }
-      tables.value[static_cast<std::size_t>(cell)] = static_cast<float>(iq4_values[code]);
-      tables.code[static_cast<std::size_t>(cell)] = static_cast<std::uint8_t>(code);
+      made.value[static_cast<std::size_t>(cell)] = static_cast<float>(iq4_values[code]);
+      made.code[static_cast<std::size_t>(cell)] = static_cast<std::uint8_t>(code);
     }
-    return tables;
+    return made;
   }
   static const Tables tables;
 
