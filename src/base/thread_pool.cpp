@@ -19,6 +19,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/log.h"
+
 namespace strata {
 namespace {
 
@@ -202,7 +204,9 @@ ThreadPool::ThreadPool(std::size_t threads) : shared_(std::make_unique<Shared>()
     while (shared_->workers.size() + 1 < threads) {
       shared_->workers.emplace_back([shared = shared_.get()] { shared->work(); });
     }
-  } catch (const std::system_error&) {
+  } catch (const std::system_error& refused) {
+    log_warning("the machine allows {} of {} threads: {}", this->threads(), threads,
+                refused.what());
   }
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "base/json.h"
@@ -226,6 +227,79 @@ TEST(Gguf, AModelPutTogetherByHandCanBeSearched) {
   model.tensors.emplace_back().name = "a";
   EXPECT_EQ(model.find("a"), &model.tensors[0]);
   EXPECT_EQ(model.find("b"), nullptr);
+}
+
+// --- files of another writer (golden/make_golden.py) ------------------------------------------
+
+constexpr const char* kGolden = STRATA_SOURCE_DIR "/tests/gguf/golden/";
+
+float first_float(const TensorView& tensor, std::size_t index) {
+  float value = 0;
+  std::memcpy(&value, tensor.data.data() + 4 * index, sizeof(value));
+  return value;
+}
+
+TEST(GgufPeer, ReadsAFileOfThePythonPackage) {
+  const auto model = open_gguf(real_files(), std::string(kGolden) + "gguf-py.gguf");
+  ASSERT_TRUE(model) << model.error().message;
+  const Metadata& m = model->metadata;
+  EXPECT_EQ(m.string("general.architecture").value(), "qwen4exp");
+  EXPECT_EQ(m.uint("t.u8").value(), 255u);
+  EXPECT_EQ(m.integer("t.i8").value(), -128);
+  EXPECT_EQ(m.uint("t.u16").value(), 65535u);
+  EXPECT_EQ(m.integer("t.i16").value(), -32768);
+  EXPECT_EQ(m.uint("t.u32").value(), 4294967295u);
+  EXPECT_EQ(m.integer("t.i32").value(), -2147483648);
+  EXPECT_EQ(m.uint("t.u64").value(), UINT64_MAX);
+  EXPECT_EQ(m.integer("t.i64").value(), std::numeric_limits<std::int64_t>::min());
+  EXPECT_EQ(m.number("t.f32").value(), double{0.1f});
+  EXPECT_EQ(m.number("t.f64").value(), 0.1);
+  EXPECT_EQ(m.boolean("t.bool").value(), true);
+  EXPECT_EQ(m.string("t.string").value(), "Grüße");
+  EXPECT_THAT(m.strings("t.tokens").value(), ElementsAre("a", "", "bc"));
+  EXPECT_THAT(m.integers("t.ints").value(), ElementsAre(0, 0, 0, 4));
+  EXPECT_THAT(m.floats("t.floats").value(), ElementsAre(0.5, 1.5));
+  EXPECT_THAT(m.integers("t.bools").value(), ElementsAre(1, 0));
+  ASSERT_EQ(model->tensors.size(), 3u);
+  const TensorView* a = model->find("a.weight");
+  EXPECT_EQ(shape_text(*a), "[3, 2]");
+  EXPECT_EQ(first_float(*a, 5), 5.0f);
+  const TensorView* c = model->find("c.weight");
+  EXPECT_EQ(c->type, TensorType::Q8_0);
+  EXPECT_EQ(shape_text(*c), "[32, 2]");
+  EXPECT_EQ(c->data[67], std::byte{67});
+}
+
+// Our writer's bytes for the same content.
+TEST(GgufPeer, WritesTheSameFileAsThePythonPackage) {
+  const std::string path = std::string(kGolden) + "gguf-py.gguf";
+  const auto model = open_gguf(real_files(), path);
+  ASSERT_TRUE(model) << model.error().message;
+  MemoryFileSystem files;
+  auto writer = GgufWriter::create(files, "m.gguf");
+  for (const auto& [key, value] : model->metadata.entries()) writer->metadata().set(key, value);
+  for (const TensorView& tensor : model->tensors) {
+    const std::vector<std::uint64_t> ne(tensor.ne.begin(), tensor.ne.begin() + tensor.dims);
+    ASSERT_TRUE(writer->declare(tensor.name, tensor.type, ne));
+  }
+  for (const TensorView& tensor : model->tensors) ASSERT_TRUE(writer->write_data(tensor.data));
+  ASSERT_TRUE(writer->finish());
+  const Bytes ours = files.get("m.gguf").value();
+  const std::string theirs = real_files().read_text(path).value();
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(ours.data()), ours.size()), theirs);
+}
+
+TEST(GgufPeer, ReadsSplitFilesOfThePythonPackage) {
+  const auto model = open_gguf(real_files(), std::string(kGolden) + "split-00002-of-00003.gguf");
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(model->metadata.string("general.architecture").value(), "qwen4exp");
+  ASSERT_EQ(model->tensors.size(), 5u);
+  for (std::uint32_t i = 0; i < 5; ++i) {
+    const TensorView* tensor = model->find(fmt::format("t.{}", i));
+    ASSERT_NE(tensor, nullptr);
+    EXPECT_EQ(first_float(*tensor, 0), static_cast<float>(i));
+    EXPECT_EQ(tensor->part, i / 2);
+  }
 }
 
 // --- the writer's own errors ---------------------------------------------------------------
