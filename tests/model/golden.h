@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,11 +39,16 @@ struct Converted {
   Network network;
 };
 
-// `folders` are laid on top of each other (a checkpoint and its draft block).
+// `folders` are laid on top of each other (a checkpoint and its draft block), with `extra` files.
 inline std::unique_ptr<Converted> convert(const std::vector<std::string>& folders,
                                           const ConvertOptions& options = {},
-                                          const LoadOptions& load = {}) {
+                                          const LoadOptions& load = {},
+                                          const std::map<std::string, std::string>& extra = {}) {
   auto out = std::make_unique<Converted>();
+  for (const auto& [name, text] : extra) {
+    const auto bytes = std::as_bytes(std::span(text));
+    out->files.put("hf/" + name, Bytes(bytes.begin(), bytes.end()));
+  }
   for (const std::string& folder : folders) {
     MemoryFileSystem one;
     copy_folder(one, folder, "one");

@@ -1,0 +1,347 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "base/clock.h"
+#include "engine/model.h"
+#include "engine/sampler.h"
+#include "engine/scheduler.h"
+
+namespace strata {
+namespace {
+
+constexpr std::uint32_t kMaxChunk = 2048;
+constexpr std::uint32_t kMaxParallel = 64;
+
+// What the model file says of its defaults.
+EngineFacts facts_of(const Network& network, const Tokenizer& tokenizer, const Backend& backend,
+                     const EngineOptions& options) {
+  const Metadata& m = network.file->metadata;
+  EngineFacts facts;
+  facts.model_name = network.params.name.empty() ? "model" : network.params.name;
+  facts.architecture = m.string("general.architecture").value_or("qwen4exp");
+  facts.model_path = options.model_path;
+  facts.context = network.params.context;
+  if (options.context > 0) facts.context = std::min(facts.context, options.context);
+  facts.vocabulary = network.head.rows;
+  facts.layers = network.params.layers;
+  facts.parameters = network.parameters;
+  facts.weight_bytes = network.weight_bytes;
+  facts.threads = backend.threads();
+  facts.isa = backend.isa();
+  facts.has_draft_block = network.draft.has_value();
+  facts.default_sampling.temperature =
+      static_cast<float>(m.number("general.sampling.temp").value_or(0.0));
+  facts.default_sampling.top_p =
+      static_cast<float>(m.number("general.sampling.top_p").value_or(1.0));
+  facts.default_sampling.top_k =
+      static_cast<std::int32_t>(m.integer("general.sampling.top_k").value_or(0));
+  if (!validate(facts.default_sampling)) facts.default_sampling = {};
+  const auto stop = [&](std::int64_t id) {
+    if (id < 0 || id >= std::int64_t{facts.vocabulary}) return;
+    const auto token = static_cast<TokenId>(id);
+    if (std::find(facts.stop_ids.begin(), facts.stop_ids.end(), token) == facts.stop_ids.end())
+      facts.stop_ids.push_back(token);
+  };
+  if (const auto ids = m.integers("strata.stop_token_ids")) {
+    for (const std::int64_t id : *ids) stop(id);
+  } else {
+    stop(m.integer("tokenizer.ggml.eos_token_id").value_or(-1));
+    for (const char* literal : {"<|im_end|>", "<|endoftext|>"})
+      if (const auto id = tokenizer.special(literal)) stop(*id);
+  }
+  return facts;
+}
+
+class LocalEngine final : public Engine {
+ public:
+  LocalEngine(Network network, Tokenizer tokenizer, std::unique_ptr<Backend> backend,
+              const EngineOptions& options)
+      : network_(std::move(network)),
+        tokenizer_(std::move(tokenizer)),
+        backend_(std::move(backend)),
+        forward_(network_, *backend_),
+        options_(options),
+        facts_(facts_of(network_, tokenizer_, *backend_, options)),
+        scheduler_(options.parallel, options.prompt_chunk),
+        worker_([this] { work(); }) {}
+
+  ~LocalEngine() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_all();
+    worker_.join();
+  }
+
+  Result<RequestId> submit(Request request, std::shared_ptr<Listener> listener) override;
+  void cancel(RequestId id) override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (Job* job = scheduler_.find(id)) job->cancelled = true;
+    }
+    wake_.notify_all();
+  }
+  const EngineFacts& facts() const override { return facts_; }
+  EngineCounters counters() const override {
+    const std::lock_guard lock(mutex_);
+    EngineCounters counters = counters_;
+    counters.running = static_cast<std::uint32_t>(scheduler_.running());
+    counters.waiting = static_cast<std::uint32_t>(scheduler_.waiting());
+    return counters;
+  }
+  const Metadata& metadata() const override { return network_.file->metadata; }
+  const Tokenizer& tokenizer() const override { return tokenizer_; }
+
+ private:
+  void work();
+  void start_waiting(std::unique_lock<std::mutex>& lock);
+  void drop_cancelled(std::unique_lock<std::mutex>& lock);
+  void run_window(std::unique_lock<std::mutex>& lock);
+  Status read_window(const std::vector<Scheduler::Slice>& window);
+  bool advance(const Scheduler::Slice& slice, std::span<const float> logits);
+  void finish(std::unique_lock<std::mutex>& lock, RequestId id, FinishReason reason,
+              Error error = {});
+
+  Network network_;
+  Tokenizer tokenizer_;
+  std::unique_ptr<Backend> backend_;
+  Forward forward_;
+  EngineOptions options_;
+  EngineFacts facts_;
+
+  mutable std::mutex mutex_;  // guards what follows; a running job's fields are the worker's
+  std::condition_variable wake_;
+  Scheduler scheduler_;
+  EngineCounters counters_;
+  RequestId last_id_ = 0;
+  bool stopping_ = false;
+
+  std::vector<std::uint32_t> logit_rows_;
+  std::vector<float> logits_;
+  std::thread worker_;  // last: starts when everything stands
+};
+
+Result<RequestId> LocalEngine::submit(Request request, std::shared_ptr<Listener> listener) {
+  if (!listener) return fail(ErrorCode::invalid_argument, "a request needs a listener");
+  STRATA_TRY(validate(request.sampling));
+  if (request.prompt.empty())
+    return fail(ErrorCode::invalid_argument, "the prompt is empty; at least one token is needed");
+  for (const std::vector<TokenId>* ids : {&request.prompt, &request.stop_ids}) {
+    for (const TokenId id : *ids) {
+      if (id < 0 || static_cast<std::uint32_t>(id) >= facts_.vocabulary) {
+        return fail(ErrorCode::invalid_argument, "token id {} is outside the vocabulary of {}", id,
+                    facts_.vocabulary);
+      }
+    }
+  }
+  const std::size_t prompt = request.prompt.size();
+  if (prompt >= facts_.context) {
+    return fail(ErrorCode::exhausted,
+                "the prompt has {} tokens but the context holds {}, and an answer needs at least "
+                "one of them; shorten the prompt or start with a larger --ctx",
+                prompt, facts_.context);
+  }
+  const std::size_t room = facts_.context - prompt;
+  if (request.max_tokens > room) {
+    return fail(ErrorCode::exhausted,
+                "the prompt's {} tokens and max_tokens {} exceed the context of {}; ask for at "
+                "most {}",
+                prompt, request.max_tokens, facts_.context, room);
+  }
+  auto job = std::make_unique<Job>();
+  job->limit = request.max_tokens > 0 ? request.max_tokens : static_cast<std::uint32_t>(room);
+  job->completion.prompt_tokens = static_cast<std::uint32_t>(prompt);
+  job->request = std::move(request);
+  job->listener = std::move(listener);
+  job->submitted = monotonic_seconds();
+  RequestId id = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return fail(ErrorCode::unavailable, "the engine is stopping");
+    if (scheduler_.waiting() >= options_.queue_limit) {
+      return fail(ErrorCode::exhausted, "{} requests wait already (queue limit); try again later",
+                  scheduler_.waiting());
+    }
+    id = job->id = ++last_id_;
+    scheduler_.add(std::move(job));
+  }
+  wake_.notify_all();
+  return id;
+}
+
+void LocalEngine::work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wake_.wait(lock,
+               [&] { return stopping_ || scheduler_.running() > 0 || scheduler_.waiting() > 0; });
+    if (stopping_) break;
+    drop_cancelled(lock);
+    start_waiting(lock);
+    if (scheduler_.running() > 0) run_window(lock);
+  }
+  for (auto& job : scheduler_.remove_all()) {
+    job->completion.reason = FinishReason::cancelled;
+    lock.unlock();
+    job->listener->finished(job->completion);
+    lock.lock();
+  }
+}
+
+void LocalEngine::drop_cancelled(std::unique_lock<std::mutex>& lock) {
+  for (const RequestId id : scheduler_.cancelled()) finish(lock, id, FinishReason::cancelled);
+}
+
+void LocalEngine::start_waiting(std::unique_lock<std::mutex>& lock) {
+  while (Job* job = scheduler_.admit()) {
+    job->admitted = monotonic_seconds();
+    job->completion.queue_seconds = job->admitted - job->submitted;
+    auto sequence = forward_.new_sequence();
+    if (!sequence) {
+      finish(lock, job->id, FinishReason::error, std::move(sequence).error());
+      continue;
+    }
+    job->sequence = std::move(*sequence);
+  }
+}
+
+// One window: compute with the mutex open, then hand out what it gave.
+void LocalEngine::run_window(std::unique_lock<std::mutex>& lock) {
+  const std::vector<Scheduler::Slice> window = scheduler_.next_window();
+  lock.unlock();
+  const Status status = read_window(window);
+  lock.lock();
+  if (!status) {
+    for (const Scheduler::Slice& slice : window)
+      finish(lock, slice.job->id, FinishReason::error, status.error());
+    return;
+  }
+  std::size_t row = 0;
+  for (const Scheduler::Slice& slice : window) {
+    const bool has_logits = slice.job->read + (slice.job->decoding() ? 0 : slice.tokens) ==
+                            slice.job->request.prompt.size();
+    std::span<const float> logits;
+    if (has_logits) {
+      logits =
+          std::span<const float>(logits_).subspan(row++ * facts_.vocabulary, facts_.vocabulary);
+    }
+    if (slice.job->cancelled) continue;  // dropped before the next window
+    lock.unlock();
+    const bool more = advance(slice, logits);
+    lock.lock();
+    if (!more)
+      finish(lock, slice.job->id, slice.job->completion.reason, slice.job->completion.error);
+  }
+}
+
+Status LocalEngine::read_window(const std::vector<Scheduler::Slice>& window) {
+  std::vector<Forward::Rows> rows;
+  logit_rows_.clear();
+  std::uint32_t total = 0;
+  for (const Scheduler::Slice& slice : window) {
+    Job& job = *slice.job;
+    const bool decoding = job.decoding();
+    const std::span<const TokenId> tokens =
+        decoding ? std::span<const TokenId>(&job.next, 1)
+                 : std::span<const TokenId>(job.request.prompt).subspan(job.read, slice.tokens);
+    rows.push_back({&*job.sequence, tokens});
+    total += slice.tokens;
+    if (decoding || job.read + slice.tokens == job.request.prompt.size())
+      logit_rows_.push_back(total - 1);
+  }
+  logits_.resize(logit_rows_.size() * facts_.vocabulary);
+  return forward_.read(rows, logit_rows_, logits_);
+}
+
+// Takes a job on by one window; false when it is done (completion.reason says how).
+bool LocalEngine::advance(const Scheduler::Slice& slice, std::span<const float> logits) {
+  Job& job = *slice.job;
+  Completion& done = job.completion;
+  const double now = monotonic_seconds();
+  if (!job.decoding()) {
+    job.read += slice.tokens;
+    job.listener->progress(job.read, done.prompt_tokens);
+    if (!job.decoding()) return true;
+    done.prompt_seconds = now - job.admitted;
+    job.decoding_since = now;
+  }
+  for (const float logit : logits) {
+    if (!std::isfinite(logit)) {
+      done.reason = FinishReason::error;
+      done.error = {ErrorCode::internal,
+                    fmt::format("the model gave a logit that is no number after {} tokens; its "
+                                "file may be damaged",
+                                job.sequence->tokens())};
+      return false;
+    }
+  }
+  job.next = sample(logits, job.request.sampling, job.sequence->tokens());
+  done.decode_seconds = now - job.decoding_since;
+  const auto& stops = job.request.stop_ids;
+  if (std::find(stops.begin(), stops.end(), job.next) != stops.end()) {
+    done.reason = FinishReason::stop;
+    return false;
+  }
+  ++done.generated_tokens;
+  job.listener->token(job.next);
+  if (done.generated_tokens < job.limit) return true;
+  done.reason = FinishReason::length;
+  return false;
+}
+
+void LocalEngine::finish(std::unique_lock<std::mutex>& lock, RequestId id, FinishReason reason,
+                         Error error) {
+  const std::unique_ptr<Job> job = scheduler_.remove(id);
+  if (!job) return;
+  job->completion.reason = reason;
+  job->completion.error = std::move(error);
+  ++counters_.requests;
+  counters_.prompt_tokens += job->read;
+  counters_.generated_tokens += job->completion.generated_tokens;
+  lock.unlock();
+  job->listener->finished(job->completion);
+  lock.lock();
+}
+
+}  // namespace
+
+std::string_view to_string(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::stop:
+      return "stop";
+    case FinishReason::length:
+      return "length";
+    case FinishReason::cancelled:
+      return "cancelled";
+    case FinishReason::error:
+      return "error";
+  }
+  return "error";
+}
+
+Result<std::unique_ptr<Engine>> Engine::open(FileSystem& files, const EngineOptions& options) {
+  if (options.prompt_chunk == 0 || options.prompt_chunk > kMaxChunk) {
+    return fail(ErrorCode::invalid_argument, "a prompt chunk of {} tokens; allowed is 1 to {}",
+                options.prompt_chunk, kMaxChunk);
+  }
+  if (options.parallel == 0 || options.parallel > kMaxParallel) {
+    return fail(ErrorCode::invalid_argument, "{} parallel requests; allowed is 1 to {}",
+                options.parallel, kMaxParallel);
+  }
+  STRATA_ASSIGN(Network network, open_network(files, options.model_path));
+  auto tokenizer = Tokenizer::from_gguf(network.file->metadata);
+  if (!tokenizer) {
+    return with_context(std::move(tokenizer).error(),
+                        fmt::format("model '{}' cannot be served", options.model_path));
+  }
+  STRATA_ASSIGN(auto backend, make_cpu_backend(network.shape(), options.threads));
+  return std::make_unique<LocalEngine>(std::move(network), std::move(*tokenizer),
+                                       std::move(backend), options);
+}
+
+}  // namespace strata

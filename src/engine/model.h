@@ -1,0 +1,20 @@
+// Opening a model file as the engine's parts need it. Internal to the engine.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "model/forward.h"
+#include "model/network.h"
+
+namespace strata {
+
+inline Result<Network> open_network(FileSystem& files, const std::string& path,
+                                    const LoadOptions& options = {}) {
+  STRATA_ASSIGN(GgufModel model, open_gguf(files, path));
+  auto network = load_network(std::make_shared<const GgufModel>(std::move(model)), options);
+  if (!network) return with_context(std::move(network).error(), fmt::format("model '{}'", path));
+  return network;
+}
+
+}  // namespace strata

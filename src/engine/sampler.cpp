@@ -1,0 +1,108 @@
+#include "engine/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace strata {
+namespace {
+
+struct Candidate {
+  float logit;
+  TokenId id;
+};
+
+bool better(const Candidate& a, const Candidate& b) {
+  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+}
+
+TokenId greedy(std::span<const float> logits) {
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < logits.size(); ++i)
+    if (logits[i] > logits[best]) best = i;
+  return static_cast<TokenId>(best);
+}
+
+std::uint64_t mix(std::uint64_t x) {  // splitmix64's finaliser
+  x ^= x >> 30;
+  x *= 0xBF58476D1CE4E5B9ull;
+  x ^= x >> 27;
+  x *= 0x94D049BB133111EBull;
+  return x ^ (x >> 31);
+}
+
+// The best candidates, sorted: as many as top_k and top_p leave. `total` is the sum of exp(logit -
+// best) over the candidates that top_k leaves.
+std::vector<Candidate> shortlist(std::span<const float> logits, const Sampling& s) {
+  std::vector<Candidate> all(logits.size());
+  for (std::size_t i = 0; i < logits.size(); ++i) all[i] = {logits[i], static_cast<TokenId>(i)};
+  std::size_t limit = all.size();
+  if (s.top_k > 0) limit = std::min(limit, static_cast<std::size_t>(s.top_k));
+  if (limit < all.size()) {
+    std::nth_element(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(limit), all.end(),
+                     better);
+    all.resize(limit);
+  }
+  const float top = std::min_element(all.begin(), all.end(), better)->logit;
+  const auto mass = [&](const Candidate& c) { return std::exp(double{c.logit} - top); };
+  double total = 0;
+  for (const Candidate& c : all) total += mass(c);
+
+  // Sort only as far as top_p needs: in steps that grow.
+  double sum = 0;
+  std::size_t sorted = 0, kept = 0;
+  while (kept < all.size()) {
+    if (kept == sorted) {
+      sorted = std::min(all.size(), std::max<std::size_t>(64, sorted * 4));
+      std::partial_sort(all.begin() + static_cast<std::ptrdiff_t>(kept),
+                        all.begin() + static_cast<std::ptrdiff_t>(sorted), all.end(), better);
+    }
+    sum += mass(all[kept++]);
+    if (s.top_p < 1.0f && sum >= double{s.top_p} * total) break;
+  }
+  all.resize(kept);
+  if (s.min_p > 0) {
+    const auto end = std::find_if(all.begin(), all.end(),
+                                  [&](const Candidate& c) { return mass(c) < double{s.min_p}; });
+    all.erase(std::max(end, all.begin() + 1), all.end());
+  }
+  return all;
+}
+
+}  // namespace
+
+Status validate(const Sampling& s) {
+  const auto bad = [](const char* name, double value, const char* range) {
+    return fail(ErrorCode::invalid_argument, "{} is {}, allowed is {}", name, value, range);
+  };
+  if (!(s.temperature >= 0 && s.temperature <= 100))
+    return bad("temperature", s.temperature, "0 to 100");
+  if (s.top_k < 0) return bad("top_k", s.top_k, "0 (off) or more");
+  if (!(s.top_p > 0 && s.top_p <= 1)) return bad("top_p", s.top_p, "more than 0, up to 1");
+  if (!(s.min_p >= 0 && s.min_p <= 1)) return bad("min_p", s.min_p, "0 to 1");
+  return {};
+}
+
+double uniform_at(std::uint64_t seed, std::uint64_t position) {
+  const std::uint64_t bits =
+      mix(mix(seed + 0x9E3779B97F4A7C15ull) ^ (position * 0xD1B54A32D192ED03ull + 1));
+  return static_cast<double>(bits >> 11) * 0x1.0p-53;
+}
+
+TokenId sample(std::span<const float> logits, const Sampling& sampling, std::uint64_t position) {
+  if (sampling.temperature <= 0) return greedy(logits);
+  const std::vector<Candidate> candidates = shortlist(logits, sampling);
+  std::vector<double> cumulative(candidates.size());
+  double total = 0;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const double difference = double{candidates[i].logit} - candidates[0].logit;
+    cumulative[i] = total += std::exp(difference / double{sampling.temperature});
+  }
+  const double target = uniform_at(sampling.seed, position) * total;
+  const auto pick = std::upper_bound(cumulative.begin(), cumulative.end(), target);
+  const auto index = std::min<std::ptrdiff_t>(pick - cumulative.begin(),
+                                              static_cast<std::ptrdiff_t>(candidates.size()) - 1);
+  return candidates[static_cast<std::size_t>(index)].id;
+}
+
+}  // namespace strata

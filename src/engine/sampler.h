@@ -1,0 +1,19 @@
+// One step of sampling: logits of a row to a token id. Pure and thread safe; the random number is a
+// function of (seed, position), so a row gives the same token whatever window it was computed in.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engine/engine.h"
+
+namespace strata {
+
+// Uniform in [0, 1), the same on every machine.
+double uniform_at(std::uint64_t seed, std::uint64_t position);
+
+// top_k, top_p and min_p on the plain distribution, then temperature, then the pick. Ties go to the
+// lowest id. `position` is the position of the token that is picked. Logits must not hold NaN.
+TokenId sample(std::span<const float> logits, const Sampling& sampling, std::uint64_t position);
+
+}  // namespace strata
