@@ -43,6 +43,10 @@ target_compile_definitions(strata_options INTERFACE BOOST_JSON_MAX_STRUCTURED_SI
 target_compile_options(strata_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor
   -Woverloaded-virtual -Wimplicit-fallthrough -Werror -ffp-contract=off -fno-math-errno)
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  # The warnings are g++'s; clang builds for the fuzzers, and has warnings of its own.
+  target_compile_options(strata_options INTERFACE -Wno-error)
+endif()
 if(STRATA_SANITIZE)
   target_compile_options(strata_options INTERFACE
     -fsanitize=${STRATA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
@@ -94,4 +98,18 @@ function(strata_tests folder)
     target_compile_definitions(test_${folder} PRIVATE STRATA_PROGRAM="$<TARGET_FILE:strata>")
   endif()
   add_test(NAME ${folder} COMMAND test_${folder})
+endfunction()
+
+# strata_fuzzers(): tests/fuzz/LAYER_SUBJECT_fuzz.cpp as the libFuzzer program
+# fuzz_LAYER_SUBJECT over strata_LAYER. The preset `fuzz` sets the compiler and the sanitizers.
+function(strata_fuzzers)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/*_fuzz.cpp)
+  foreach(source ${sources})
+    get_filename_component(name ${source} NAME)
+    string(REGEX REPLACE "_fuzz\\.cpp$" "" name ${name})
+    string(REGEX REPLACE "_.*" "" layer ${name})
+    add_executable(fuzz_${name} ${source})
+    target_link_libraries(fuzz_${name} PRIVATE strata_${layer} strata_options)
+    target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+  endforeach()
 endfunction()

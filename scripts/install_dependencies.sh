@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# Installs the Debian 12 packages that Strata needs and that are not there yet.
+#
+#   install_dependencies.sh build   compile and run the program (./run)
+#   install_dependencies.sh test    also what ./test uses
+#   install_dependencies.sh all     also what ./test --all uses
+#   install_dependencies.sh --list SET    print the packages of a set and stop
+#
+# This is the one list of dependencies. "command:package" is satisfied by any version of the
+# command, wherever it came from. STRATA_NO_INSTALL=1 makes the script do nothing.
+set -euo pipefail
+
+build_set=(
+  g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config
+  ccache:ccache mold:mold # faster builds
+  libboost1.81-dev libboost-json1.81-dev libcli11-dev libexpected-dev libfmt-dev libspdlog-dev
+  libutf8proc-dev libxxhash-dev
+)
+test_set=(
+  libgtest-dev libgmock-dev clang-format-19:clang-format-19
+  git:git python3:python3 unicode-data # checks of the tree
+  node:nodejs npm:npm                  # end-to-end tests with the clients' own libraries
+)
+all_set=(
+  clang-tidy-19:clang-tidy-19 clang++-19:clang-19 libclang-rt-19-dev # static analysis, fuzzing
+)
+
+say() { printf 'install_dependencies: %s\n' "$*" >&2; }
+
+entries_of() {
+  case "$1" in
+    build) entries=("${build_set[@]}") ;;
+    test) entries=("${build_set[@]}" "${test_set[@]}") ;;
+    all) entries=("${build_set[@]}" "${test_set[@]}" "${all_set[@]}") ;;
+    *)
+      say "unknown set '$1'; give build, test or all"
+      exit 2
+      ;;
+  esac
+}
+
+installed() {
+  [[ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]
+}
+
+find_missing() {
+  missing=()
+  local entry
+  for entry in "${entries[@]}"; do
+    if [[ "$entry" == *:* ]]; then
+      command -v "${entry%%:*}" >/dev/null || missing+=("${entry#*:}")
+    else
+      installed "$entry" || missing+=("$entry")
+    fi
+  done
+}
+
+apt() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 "$@"
+}
+install_missing() { apt install --yes --no-install-recommends "${missing[@]}"; }
+
+main() {
+  if [[ "${1:-}" == --list ]]; then
+    entries_of "${2:-build}"
+    printf '%s\n' "${entries[@]#*:}"
+    return
+  fi
+  entries_of "${1:-build}"
+  [[ "${STRATA_NO_INSTALL:-}" != 1 ]] || return 0
+  if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    say "this machine has no apt; Strata's packages are named for Debian 12. Install what" \
+      "corresponds to: ${entries[*]#*:}; then set STRATA_NO_INSTALL=1 and try again."
+    exit 1
+  fi
+  find_missing
+  [[ ${#missing[@]} -gt 0 ]] || return 0
+
+  as_root=()
+  if [[ $EUID -ne 0 ]]; then
+    if ! command -v sudo >/dev/null; then
+      say "${#missing[@]} packages are missing, and installing needs root (there is no sudo" \
+        "here). As root: apt-get install --no-install-recommends ${missing[*]}"
+      exit 1
+    fi
+    as_root=(sudo)
+  fi
+  say "installing ${missing[*]}"
+  # The package lists are fetched only when apt cannot do without: they are absent or out of date.
+  if ! apt-get install --simulate --no-install-recommends "${missing[@]}" >/dev/null 2>&1 ||
+    ! install_missing; then
+    apt update
+    install_missing || {
+      say "apt could not install: ${missing[*]}. The names are those of Debian 12 (bookworm)" \
+        "with its 'main' archive; see apt's message above."
+      exit 1
+    }
+  fi
+  find_missing
+  if [[ ${#missing[@]} -gt 0 ]]; then
+    say "still missing after the installation: ${missing[*]}"
+    exit 1
+  fi
+}
+
+main "$@"
