@@ -151,8 +151,7 @@ bool expects_draft(const boost::json::object& config) {
 Result<ConvertReport> convert_hf(FileSystem& files, const std::string& folder,
                                  const std::string& output, const ConvertOptions& options) {
   STRATA_ASSIGN(TypeChooser chooser, TypeChooser::create(options));
-  const std::string config_path =
-      folder.empty() || folder.ends_with('/') ? folder + "config.json" : folder + "/config.json";
+  const std::string config_path = path_in(folder, "config.json");
   STRATA_ASSIGN(const boost::json::object config, read_json_object(files, config_path));
   auto read = hyperparams_from_hf(config);
   if (!read) return with_context(std::move(read).error(), config_path);

@@ -192,6 +192,16 @@ Status check_half_range(std::span<const float> values) {
   return {};
 }
 
+// Encoders of blocks take finite values only; the sentence says where the other one is.
+Status check_finite(std::span<const float> values, std::uint64_t first_row, std::uint64_t width) {
+  const auto bad =
+      std::find_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); });
+  if (bad == values.end()) return {};
+  const auto at = static_cast<std::uint64_t>(bad - values.begin());
+  return fail(ErrorCode::corrupt, "row {}, column {} is {}, not a finite number",
+              first_row + at / width, at % width, *bad);
+}
+
 Status convert_values(const PlannedTensor& tensor, TensorType type, ThreadPool& pool,
                       const ByteSink& sink) {
   const std::uint64_t width = tensor.ne[0];
@@ -216,6 +226,8 @@ Status convert_values(const PlannedTensor& tensor, TensorType type, ThreadPool& 
     }
     transform_values(tensor.transform, values);
     if (type == TensorType::F16) STRATA_TRY(check_half_range(values));
+    if (traits(type).block_values > 1)
+      STRATA_TRY(check_finite(values, rows_of(tensor) - rows, width));
     STRATA_ASSIGN(const std::uint64_t bytes, bytes_of(type, values.size()));
     encoded.resize(bytes);
     STRATA_TRY(encode_rows(type, width, values, encoded, pool));

@@ -14,11 +14,6 @@ namespace {
 using boost::json::object;
 using boost::json::value;
 
-std::string in_folder(const std::string& folder, std::string_view name) {
-  if (folder.empty() || folder.ends_with('/')) return fmt::format("{}{}", folder, name);
-  return fmt::format("{}/{}", folder, name);
-}
-
 // The member, unless it is absent or null.
 const value* member(const object& from, std::string_view key) {
   const value* found = from.if_contains(key);
@@ -112,7 +107,7 @@ Status write_special_ids(const SmallFiles& small, const Tokenizer& tokenizer,
 // A file of its own wins over the tokenizer's config, where it is a text or a list by name.
 Result<std::optional<std::string>> chat_template(FileSystem& files, const std::string& folder,
                                                  const SmallFiles& small) {
-  const std::string path = in_folder(folder, "chat_template.jinja");
+  const std::string path = path_in(folder, "chat_template.jinja");
   if (files.exists(path)) {
     STRATA_ASSIGN(std::string text, files.read_text(path, 1u << 22));
     return std::optional<std::string>(std::move(text));
@@ -137,7 +132,7 @@ Result<std::optional<std::string>> chat_template(FileSystem& files, const std::s
 Status write_tokenizer_metadata(FileSystem& files, const std::string& folder,
                                 const SmallFiles& small, std::uint32_t vocabulary,
                                 Metadata& metadata, std::vector<std::string>& notes) {
-  const std::string path = in_folder(folder, "tokenizer.json");
+  const std::string path = path_in(folder, "tokenizer.json");
   if (!files.exists(path)) {
     notes.push_back(
         "the checkpoint has no tokenizer.json: the file can be measured but not talked to");
@@ -199,6 +194,11 @@ Status write_sampling(const object& generation, Metadata& metadata) {
 
 }  // namespace
 
+std::string path_in(const std::string& folder, std::string_view name) {
+  if (folder.empty() || folder.ends_with('/')) return fmt::format("{}{}", folder, name);
+  return fmt::format("{}/{}", folder, name);
+}
+
 Result<object> read_json_object(FileSystem& files, const std::string& path) {
   STRATA_ASSIGN(const std::string text, files.read_text(path, 1u << 28));
   STRATA_ASSIGN(boost::json::value parsed, parse_json(text, {path, ErrorCode::corrupt}));
@@ -228,9 +228,9 @@ Status write_checkpoint_metadata(FileSystem& files, const std::string& folder, c
     if (member(small.config, key) == nullptr && member(config, key) != nullptr)
       small.config[key] = *member(config, key);
   STRATA_ASSIGN(small.generation,
-                optional_object(files, in_folder(folder, "generation_config.json")));
+                optional_object(files, path_in(folder, "generation_config.json")));
   STRATA_ASSIGN(small.tokenizer_config,
-                optional_object(files, in_folder(folder, "tokenizer_config.json")));
+                optional_object(files, path_in(folder, "tokenizer_config.json")));
 
   STRATA_TRY(write_sampling(small.generation, metadata));
   STRATA_TRY(write_tokenizer_metadata(files, folder, small, params.vocabulary, metadata, notes));

@@ -4,6 +4,7 @@
 
 #include <boost/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/file.h"
@@ -13,7 +14,10 @@
 
 namespace strata {
 
-// The folder's file as a JSON object.
+// The path of a file in a folder ("" is the current one).
+std::string path_in(const std::string& folder, std::string_view name);
+
+// The file's content as a JSON object.
 Result<boost::json::object> read_json_object(FileSystem& files, const std::string& path);
 
 // What the model is called: the config's _name_or_path, or else the folder's name.

@@ -6,6 +6,7 @@
 #include <boost/json.hpp>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <map>
 
 #include "base/file.h"
@@ -304,6 +305,51 @@ TEST_F(TinyA, metadata) {
   ASSERT_TRUE(params);
   params->name = "model";
   EXPECT_TRUE(out.params == *params);
+}
+
+// 2 key heads, 6 value heads of 8: an order that is not its own inverse, and dk != dv.
+TEST(Convert, three_value_heads_a_key_head) {
+  Checkpoint c = Checkpoint::golden_model("tiny-a");
+  c.config["linear_num_value_heads"] = 6;
+  c.config["linear_value_head_dim"] = 8;
+  const auto counted = [](std::size_t size, float from) {
+    std::vector<float> values(size);
+    for (std::size_t i = 0; i < size; ++i) values[i] = from + static_cast<float>(i);
+    return values;
+  };
+  for (int l : {0, 1, 2, 4, 5, 6}) {
+    const std::string source = fmt::format("model.layers.{}.linear_attn.", l);
+    c.put(source + "in_proj_qkv.weight", {112, 64}, counted(112 * 64, 1));
+    c.put(source + "in_proj_z.weight", {48, 64}, counted(48 * 64, 2));
+    c.put(source + "in_proj_a.weight", {6, 64}, counted(6 * 64, 3));
+    c.put(source + "in_proj_b.weight", {6, 64}, counted(6 * 64, 4));
+    c.put(source + "conv1d.weight", {112, 1, 4}, counted(112 * 4, 5));
+    c.put(source + "A_log", {6}, {0, 1, 2, 3, 4, 5});
+    c.put(source + "dt_bias", {6}, {0, 1, 2, 3, 4, 5});
+    c.put(source + "norm.weight", {8}, counted(8, 6));
+    c.put(source + "out_proj.weight", {64, 48}, counted(64 * 48, 7));
+  }
+  const auto out = convert(c);
+  ASSERT_TRUE(out) << out.error().message;
+  EXPECT_EQ(out->params.gdn_value_dim, 8u);
+  EXPECT_EQ(out->params.gdn_key_dim, 16u);
+  // Value head h of the file is the checkpoint's head 3 (h mod 2) + h div 2.
+  EXPECT_THAT(out->floats("blk.4.ssm_dt.bias"), ElementsAre(0, 3, 1, 4, 2, 5));
+  EXPECT_FLOAT_EQ(out->floats("blk.4.ssm_a")[1], -std::exp(3.0f));
+  const auto source_out = c.floats("model.layers.4.linear_attn.out_proj.weight");
+  const auto ssm_out = out->floats("blk.4.ssm_out.weight");
+  for (std::size_t h = 0; h < 6; ++h) {
+    const std::size_t from = 3 * (h % 2) + h / 2;
+    EXPECT_EQ(
+        rows(out->floats("blk.4.attn_qkv.weight"), 64 + 8 * h, 8, 64),
+        rows(c.floats("model.layers.4.linear_attn.in_proj_qkv.weight"), 64 + 8 * from, 8, 64));
+    EXPECT_EQ(rows(out->floats("blk.4.attn_gate.weight"), 8 * h, 8, 64),
+              rows(c.floats("model.layers.4.linear_attn.in_proj_z.weight"), 8 * from, 8, 64));
+    EXPECT_EQ(rows(out->floats("blk.4.ssm_alpha.weight"), h, 1, 64),
+              rows(c.floats("model.layers.4.linear_attn.in_proj_a.weight"), from, 1, 64));
+    for (std::size_t row = 0; row < 64; ++row)
+      ASSERT_EQ(ssm_out[row * 48 + 8 * h + 5], source_out[row * 48 + 8 * from + 5]);
+  }
 }
 
 TEST(Convert, shards_of_the_table_in_the_order_of_their_number) {
@@ -657,6 +703,17 @@ TEST(Convert, a_plain_type_is_for_all_matrices) {
   c.put("lm_head.weight", {512, 64}, head);
   EXPECT_EQ(error_of(c, options),
             "tensor 'output.weight': the value 1000000 does not fit F16; choose BF16 or F32");
+}
+
+TEST(Convert, names_the_place_of_a_value_that_cannot_be_encoded) {
+  Checkpoint c = Checkpoint::golden_model("tiny-a");
+  auto head = c.floats("lm_head.weight");
+  head[3 * 64 + 5] = std::numeric_limits<float>::quiet_NaN();
+  c.put("lm_head.weight", {512, 64}, head);
+  ConvertOptions options;
+  options.type = TensorType::Q8_0;
+  EXPECT_EQ(error_of(c, options),
+            "tensor 'output.weight': row 3, column 5 is nan, not a finite number");
 }
 
 TEST(Convert, option_errors) {

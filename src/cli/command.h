@@ -1,0 +1,28 @@
+// The frame of the command line: one file and one register function a subcommand. The parser's
+// types stay in the .cpp files.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/result.h"
+
+namespace CLI {
+class App;
+}
+
+namespace strata {
+
+// What the chosen subcommand does, set while the command line is parsed and run after it. The
+// number is the program's exit code; an error is printed as "strata: sentence" and exits with 1.
+struct Invocation {
+  std::function<Result<int>()> run;
+};
+
+// Exit code of a command line that is not understood.
+inline constexpr int kUsageError = 2;
+
+void register_convert(CLI::App& app, Invocation& invocation);
+void register_inspect(CLI::App& app, Invocation& invocation);
+
+}  // namespace strata

@@ -1,0 +1,121 @@
+// The program's entry: parses the command line, runs the chosen subcommand, turns errors into one
+// sentence and an exit code (1: it failed, 2: the command line is not understood).
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/version.h"
+
+namespace strata {
+namespace {
+
+// Levenshtein distance.
+std::size_t edits_between(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+    }
+  }
+  return row.back();
+}
+
+// The name that was probably meant: at most a third of its letters differ.
+std::optional<std::string> nearest(std::string_view given, const std::vector<std::string>& names) {
+  std::optional<std::string> best;
+  std::size_t least = std::max<std::size_t>(2, given.size() / 3) + 1;
+  for (const std::string& name : names) {
+    const std::size_t edits = edits_between(given, name);
+    if (edits < least && edits < name.size()) {
+      least = edits;
+      best = name;
+    }
+  }
+  return best;
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+// The sentence for words that no option or subcommand took.
+std::string unexpected(const CLI::App& app) {
+  const CLI::App* chosen = &app;
+  for (const CLI::App* sub : app.get_subcommands()) chosen = sub;
+  const std::vector<std::string> rest = app.remaining(true);
+  std::string word = rest.empty() ? std::string() : rest.front();
+  word = word.substr(0, word.find('='));
+  const bool is_option = word.starts_with("-");
+  std::vector<std::string> names;
+  if (is_option)
+    names = option_names(*chosen);
+  else if (chosen == &app)
+    for (const CLI::App* sub : app.get_subcommands({})) names.push_back(sub->get_name());
+  const std::string of = chosen == &app ? "" : fmt::format(" of '{}'", chosen->get_name());
+  const std::string kind = is_option ? "option" : chosen == &app ? "command" : "argument";
+  std::string text = fmt::format("unknown {} '{}'{}", kind, word, of);
+  if (const auto near = nearest(word, names))
+    return fmt::format("{}; did you mean '{}'?", text, *near);
+  return fmt::format("{}; '{} --help' lists what there is", text,
+                     chosen == &app ? "strata" : "strata " + chosen->get_name());
+}
+
+int usage_error(const std::string& sentence) {
+  fmt::print(stderr, "strata: {}\n", sentence);
+  return kUsageError;
+}
+
+int parse_and_run(int argc, char** argv) {
+  CLI::App app("Runs a qwen4exp model on this machine, converts and inspects its files.", "strata");
+  app.require_subcommand(0, 1);
+  app.set_version_flag("--version", version_text, "Print version, compiler and instruction sets");
+  Invocation invocation;
+  register_convert(app, invocation);
+  register_inspect(app, invocation);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& wanted) {  // --help, --version
+    return app.exit(wanted);
+  } catch (const CLI::ExtrasError&) {
+    return usage_error(unexpected(app));
+  } catch (const CLI::ParseError& error) {
+    return usage_error(error.what());
+  }
+  if (!invocation.run) {
+    fmt::print("{}", app.help());
+    return 0;
+  }
+  const Result<int> result = invocation.run();
+  if (result) return *result;
+  fmt::print(stderr, "strata: {}\n", result.error().message);
+  return 1;
+}
+
+}  // namespace
+}  // namespace strata
+
+int main(int argc, char** argv) {
+  try {
+    return strata::parse_and_run(argc, argv);
+  } catch (const std::exception& error) {  // memory, mostly
+    fmt::print(stderr, "strata: {}\n", error.what());
+    return 1;
+  }
+}
