@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,18 +19,31 @@ namespace strata::chat {
 struct Segment {
   std::string text;
   bool trusted = false;
+  bool operator==(const Segment&) const = default;
+};
+
+// Literals of the model's special tokens that templates ask for by name. Trusted.
+struct TemplateTokens {
+  std::string bos_token;
+  std::string eos_token;
 };
 
 class ChatTemplate {
  public:
   // `invalid_argument` with the line and the reason.
-  static Result<ChatTemplate> compile(std::string_view source);
+  static Result<ChatTemplate> compile(std::string_view source, TemplateTokens tokens = {});
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
   ~ChatTemplate();
 
   // Thread safe. Errors of the template itself (raise_exception) are `invalid_argument` with the
-  // template's own message; limits (loops, depth, output size, time) are `exhausted`.
+  // template's own message; limits (loops, depth, output size, steps) are `exhausted`.
+  //
+  // The template sees `messages`, `tools` (none if there are none), `add_generation_prompt`,
+  // `bos_token`, `eos_token` and the template arguments; an argument with one of these names is
+  // `invalid_argument`. Of a message it sees role and content, and reasoning_content, tool_calls
+  // (OpenAI's form, arguments as an object) and tool_call_id where they are not empty. Neighbouring
+  // segments differ in trust.
   Result<std::vector<Segment>> render(const Conversation& conversation) const;
   const std::string& source() const;
 

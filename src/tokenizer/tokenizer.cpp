@@ -2,6 +2,7 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <unordered_map>
@@ -297,6 +298,24 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, Specials specials)
     at = match->begin + match->length;
   }
   state_->encode_plain(text.substr(at), ids);
+  return ids;
+}
+
+std::vector<TokenId> Tokenizer::encode(std::string_view text,
+                                       std::span<const Range> trusted) const {
+  std::vector<TokenId> ids;
+  ids.reserve(text.size() / 4 + 8);
+  std::size_t plain = 0;  // where the text that is not encoded yet begins
+  for (const Range& range : trusted) {
+    const std::string_view window = text.substr(0, range.end);
+    std::size_t at = std::max(range.begin, plain);
+    while (const auto match = state_->specials.next(window, at, true)) {
+      state_->encode_plain(text.substr(plain, match->begin - plain), ids);
+      ids.push_back(match->id);
+      plain = at = match->begin + match->length;
+    }
+  }
+  state_->encode_plain(text.substr(plain), ids);
   return ids;
 }
 

@@ -80,6 +80,15 @@ class Tokenizer {
 
   std::size_t size() const;  // ids are 0 .. size()-1
   std::vector<TokenId> encode(std::string_view text, Specials specials = Specials::all) const;
+  // Bytes [begin, end) of a text.
+  struct Range {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+  // Text of mixed origin: special literals count only where they lie wholly inside one of the
+  // `trusted` ranges (ascending, disjoint, within the text). All else is plain and is encoded as
+  // one run between specials, wherever the borders of the ranges are.
+  std::vector<TokenId> encode(std::string_view text, std::span<const Range> trusted) const;
   // Bytes of one token; empty for ids outside the vocabulary. Specials give their literal.
   std::string_view bytes(TokenId id) const;
   std::string decode(std::span<const TokenId> ids) const;

@@ -1,0 +1,177 @@
+// Python's string operations on marked text, shared by filters and methods.
+#include <utf8proc.h>
+
+#include <algorithm>
+
+#include "chat/jinja/evaluator.h"
+
+namespace strata::chat::jinja {
+
+const Text& require_text(const Value& value, std::string_view what) {
+  if (value.is_undefined()) raise("{}", value.undefined_reason());
+  if (!value.is_string()) {
+    // `what` reads "the left side of 'in' a string": subject and noun around the verb.
+    raise("needs {}, not '{}'", what, value.type_name());
+  }
+  return value.text();
+}
+
+Text strip(const Text& text, Side side, const Value* characters) {
+  const std::string& bytes = text.bytes();
+  const bool by_set = characters && !characters->is_none();
+  const std::string_view set =
+      by_set ? std::string_view(
+                   require_text(*characters, "the characters to strip as a string").bytes())
+             : std::string_view();
+  const auto goes = [&](std::size_t begin, std::size_t end, std::uint32_t code_point) {
+    if (!by_set) return is_space(code_point);
+    return set.find(std::string_view(bytes).substr(begin, end - begin)) != std::string_view::npos;
+  };
+  std::size_t begin = 0;
+  std::size_t end = bytes.size();
+  std::uint32_t code_point = 0;
+  while (side != Side::right && begin < end) {
+    const std::size_t next = begin + decode_utf8(bytes, begin, code_point);
+    if (!goes(begin, next, code_point)) break;
+    begin = next;
+  }
+  while (side != Side::left && end > begin) {
+    std::size_t start = end - 1;
+    while (start > begin && end - start < 4 &&
+           (static_cast<unsigned char>(bytes[start]) & 0xC0) == 0x80) {
+      --start;
+    }
+    if (start + decode_utf8(bytes, start, code_point) != end) {
+      start = end - 1;  // stray continuation bytes are characters of their own
+      decode_utf8(bytes, start, code_point);
+    }
+    if (!goes(start, end, code_point)) break;
+    end = start;
+  }
+  return text.slice(begin, end);
+}
+
+Text replace(Budget& budget, const Text& text, const Text& from, const Text& to,
+             std::int64_t count) {
+  Text out;
+  const std::string& bytes = text.bytes();
+  budget.text(bytes.size());
+  budget.step(bytes.size() / 256 * (from.size() / 64));
+  const auto put = [&](const Text& piece) {
+    if (out.size() + piece.size() > budget.limits().output_bytes) {
+      budget.text(out.size() + piece.size());
+    }
+    out.append(piece);
+  };
+  std::size_t at = 0;
+  if (from.empty()) {
+    std::uint32_t code_point = 0;
+    for (; count != 0; --count) {
+      put(to);
+      if (at >= bytes.size()) break;
+      const std::size_t next = at + decode_utf8(bytes, at, code_point);
+      out.append(text, at, next);
+      at = next;
+    }
+  } else {
+    for (; count != 0; --count) {
+      const std::size_t found = bytes.find(from.bytes(), at);
+      if (found == std::string::npos) break;
+      out.append(text, at, found);
+      put(to);
+      at = found + from.size();
+    }
+  }
+  if (at < bytes.size()) out.append(text, at, bytes.size());
+  budget.text(out.size());
+  return out;
+}
+
+namespace {
+
+using Mapping = utf8proc_int32_t (*)(utf8proc_int32_t);
+
+// Maps the characters of text[begin, end) one by one; each keeps its mark.
+void map_characters(Text& out, const Text& text, std::size_t begin, std::size_t end,
+                    Mapping mapping) {
+  std::uint32_t code_point = 0;
+  std::string run;
+  bool run_trusted = true;
+  while (begin < end) {
+    const std::size_t next = begin + decode_utf8(text.bytes(), begin, code_point);
+    const bool trusted = text.trusted(begin, next);
+    if (trusted != run_trusted) {
+      out.append(run, run_trusted);
+      run.clear();
+      run_trusted = trusted;
+    }
+    if (code_point == 0xDF && mapping == utf8proc_toupper) {
+      run += "SS";
+    } else if (code_point >= 0xDC80 && code_point <= 0xDCFF) {
+      append_utf8(run, code_point);
+    } else {
+      append_utf8(run,
+                  static_cast<std::uint32_t>(mapping(static_cast<utf8proc_int32_t>(code_point))));
+    }
+    begin = next;
+  }
+  out.append(run, run_trusted);
+}
+
+}  // namespace
+
+Text upper(Budget& budget, const Text& text) {
+  budget.text(text.size());
+  Text out;
+  map_characters(out, text, 0, text.size(), utf8proc_toupper);
+  return out;
+}
+
+Text lower(Budget& budget, const Text& text) {
+  budget.text(text.size());
+  Text out;
+  map_characters(out, text, 0, text.size(), utf8proc_tolower);
+  return out;
+}
+
+Text capitalize(Budget& budget, const Text& text) {
+  budget.text(text.size());
+  Text out;
+  const std::size_t first = offset_of_character(text.bytes(), 1);
+  map_characters(out, text, 0, first, utf8proc_totitle);
+  map_characters(out, text, first, text.size(), utf8proc_tolower);
+  return out;
+}
+
+std::vector<Text> split_lines(const Text& text, bool keep_ends) {
+  std::vector<Text> lines;
+  const std::string& bytes = text.bytes();
+  std::size_t start = 0;
+  std::uint32_t c = 0;
+  for (std::size_t at = 0; at < bytes.size();) {
+    std::size_t next = at + decode_utf8(bytes, at, c);
+    const bool breaks = (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 ||
+                        c == 0x2028 || c == 0x2029;
+    if (breaks) {
+      if (c == '\r' && next < bytes.size() && bytes[next] == '\n') ++next;
+      lines.push_back(text.slice(start, keep_ends ? next : at));
+      start = next;
+    }
+    at = next;
+  }
+  if (start < bytes.size()) lines.push_back(text.slice(start, bytes.size()));
+  return lines;
+}
+
+Text join(Budget& budget, const Text& separator, std::span<const Text> parts) {
+  Text out;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) out.append(separator);
+    out.append(parts[i]);
+    if (out.size() > budget.limits().output_bytes) budget.text(out.size());
+  }
+  budget.text(out.size());
+  return out;
+}
+
+}  // namespace strata::chat::jinja
