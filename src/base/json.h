@@ -60,8 +60,9 @@ Result<std::uint64_t> json_uint(const boost::json::value& value, std::string_vie
 template <class T>
 Result<T> required(Result<std::optional<T>> found, std::string_view key, JsonSource source) {
   if (!found) return tl::unexpected<Error>(std::move(found).error());
-  if (!*found) return fail(source.code, "{}: '{}' is missing", source.name, key);
-  return std::move(**found);
+  std::optional<T> held = *std::move(found);
+  if (!held) return fail(source.code, "{}: '{}' is missing", source.name, key);
+  return *std::move(held);
 }
 template <class T>
 Result<const T*> required(Result<const T*> found, std::string_view key, JsonSource source) {

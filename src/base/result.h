@@ -54,6 +54,7 @@ template <class... Args>
 
 // Early return needs a macro. STRATA_TRY(status) leaves the function on failure;
 // STRATA_ASSIGN(auto x, result) also unpacks the value.
+// A declaration cannot stand in parentheses. NOLINTBEGIN(bugprone-macro-parentheses)
 #define STRATA_CONCAT_IMPL(a, b) a##b
 #define STRATA_CONCAT(a, b) STRATA_CONCAT_IMPL(a, b)
 #define STRATA_TRY(expression)                                                  \
@@ -67,3 +68,4 @@ template <class... Args>
   declaration = std::move(*temporary)
 #define STRATA_ASSIGN(declaration, expression) \
   STRATA_ASSIGN_IMPL(STRATA_CONCAT(strata_result_, __LINE__), declaration, expression)
+// NOLINTEND(bugprone-macro-parentheses)
