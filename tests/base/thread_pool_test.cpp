@@ -34,7 +34,7 @@ TEST_P(ThreadPoolTest, TinyBatchesRunEachPartOnce) {
   EXPECT_EQ(pool.threads(), GetParam());
   std::vector<std::uint64_t> calls(100, 0);  // not atomic: a part run twice at once is a race
   std::vector<std::uint64_t> expected(100, 0);
-  const std::size_t rounds = kRounds / std::size(kPartCounts) / 2;
+  const std::size_t rounds = kRounds / std::size(kPartCounts);
   std::uint64_t current = 0;
   const std::function<void(std::size_t)> body = [&](std::size_t part) { calls[part] += current; };
   for (std::size_t round = 0; round < rounds; ++round) {
