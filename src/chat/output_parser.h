@@ -1,36 +1,42 @@
 // Splits what the model writes into thinking, answer text and tool calls, while it streams.
 //
 // Markers (<think>, </think>, <tool_call>, </tool_call>) count only as tokens of their own; the
-// same letters inside ordinary tokens are text. Inside a call the XML form of the family is read:
-// <function=NAME> <parameter=P> VALUE </parameter> ... </function>. A parameter ends at the first
-// </parameter> that is followed by another <parameter= or by </function>. Values are typed by the
-// tool's schema. Time is linear in the text. A broken call never fails: its text becomes content.
+// same letters inside ordinary tokens are text. (A vocabulary without such a token: then its
+// letters count.) Inside a call the XML form of the family is read: <function=NAME> <parameter=P>
+// VALUE </parameter> ... </function>. A parameter ends at the first
+// </parameter> that is followed by another <parameter= or by </function>; one newline at each end
+// of its value is dropped; of a repeated parameter the first value stays. Values are typed by the
+// tool's schema (tool_types.h). Time is linear in the text. A broken call never fails: its text
+// becomes content.
+//
+// What a reader may rely on:
+// - The texts of the events, joined by kind, are those of message(); the argument pieces of a call
+//   are arguments_text() of its arguments. All pieces are valid UTF-8.
+// - Line breaks around thinking, in front of the answer and behind calls are dropped, and so is
+//   white space before a call. Parts of the answer that a call or thinking separates are parted by
+//   a blank line, and so are several blocks of thinking.
+// - A call inside unclosed thinking counts if it starts a line, names a declared tool, and only
+//   white space, further calls, the end of thinking or the end of the answer follow. Otherwise it
+//   is part of the thinking.
+// - A call has a tool_call_end event if and only if it is in message(). One that was announced and
+//   never finished has none. Control tokens give no text.
 #pragma once
 
 #include <boost/json.hpp>
+#include <optional>
+#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "chat/call_reader.h"
 #include "chat/message.h"
+#include "chat/output_event.h"
+#include "chat/tool_types.h"
 #include "tokenizer/tokenizer.h"
+#include "tokenizer/utf8_stream.h"
 
 namespace strata::chat {
-
-struct OutputEvent {
-  enum class Kind {
-    reasoning,        // text
-    content,          // text
-    tool_call_begin,  // index, id, name
-    tool_arguments,   // index, text: a piece of the JSON text of the arguments
-    tool_call_end,    // index
-  };
-  Kind kind = Kind::content;
-  std::size_t index = 0;
-  std::string id;
-  std::string name;
-  std::string text;
-};
 
 struct ParserOptions {
   bool starts_in_thinking = false;  // the prompt ends inside an open <think> block
@@ -40,9 +46,13 @@ struct ParserOptions {
 
 class OutputParser {
  public:
+  // The tokenizer must outlive the parser.
   OutputParser(const Tokenizer& tokenizer, ParserOptions options);
-  // Events of one more token. Text is held back only while it may still be a marker's white space
-  // or an unfinished UTF-8 character.
+  OutputParser(const OutputParser&) = delete;
+  OutputParser& operator=(const OutputParser&) = delete;
+
+  // Events of one more token. Text is held back only while it may still be a marker, white space
+  // that a marker would drop, an undecided call, or an unfinished UTF-8 character.
   std::vector<OutputEvent> feed(TokenId id);
   // The model is done; what was held back comes out. `complete` is false when the answer was cut
   // (length, cancel): an unfinished call is then dropped from the whole message.
@@ -50,14 +60,63 @@ class OutputParser {
 
   // The whole message so far (what a request that does not stream answers with).
   const Message& message() const { return message_; }
-  bool in_thinking() const { return state_ == State::thinking; }
+  bool in_thinking() const { return state_ == State::thinking || call_in_thinking_; }
 
  private:
+  // Calls inside thinking are held up to this many bytes; above it they are thinking.
+  static constexpr std::size_t kMaxHeldCall = 32768;
+
   enum class State { thinking, content, call };
+  enum class Marker { think, think_end, call, call_end };
+  static constexpr std::size_t kMarkers = 4;
+
+  // Thinking or answer text on its way out: knows which white space to drop.
+  struct Channel {
+    OutputEvent::Kind kind;
+    std::string& whole;
+    bool started = false;  // since the last marker
+    std::string held;      // white space that a marker would drop
+  };
+
+  void take_text(std::string_view text);
+  void take_marker(Marker marker);
+  void take_thinking_marker(Marker marker);
+  void take_content_marker(Marker marker);
+  void put(Channel& channel, std::string_view text);
+  void put_held(Channel& channel);
+  void put_thinking(std::string_view text);
+  void restart(Channel& channel);
+  bool at_line_start() const;
+  void open_call();
+  void after_call_text();
+  void break_call();
+  std::string leave_call();
+  void hold_call_in_thinking();
+  void deliver_held_calls();
+  void release_held_calls();
+  std::optional<std::pair<std::size_t, Marker>> find_marker(std::string_view text) const;
+  std::size_t unfinished_marker(std::string_view text) const;
+  std::string new_id();
+
   const Tokenizer& tokenizer_;
   ParserOptions options_;
+  ToolTypes types_;
+  std::optional<TokenId> ids_[kMarkers];
+  bool text_markers_ = false;  // some marker is no token of the vocabulary
+  std::mt19937_64 random_;
   Message message_;
   State state_ = State::content;
+  Utf8Stream utf8_;
+  std::string pending_;  // text not looked at yet, or the beginning of a marker
+  Channel thinking_{OutputEvent::Kind::reasoning, message_.reasoning_content, false, {}};
+  Channel content_{OutputEvent::Kind::content, message_.content, false, {}};
+
+  std::optional<CallReader> reader_;  // in state call
+  bool call_in_thinking_ = false;
+  std::string held_text_;  // of calls inside thinking, as written
+  std::vector<OutputEvent> held_events_;
+  std::vector<ToolCall> held_calls_;
+  std::vector<OutputEvent> events_;
 };
 
 }  // namespace strata::chat

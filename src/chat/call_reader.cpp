@@ -1,0 +1,239 @@
+#include "chat/call_reader.h"
+
+#include <algorithm>
+
+namespace strata::chat {
+
+namespace {
+
+constexpr std::string_view kFunction = "<function=";
+constexpr std::string_view kFunctionEnd = "</function>";
+constexpr std::string_view kParameter = "<parameter=";
+constexpr std::string_view kParameterEnd = "</parameter>";
+constexpr std::string_view kCallEnd = "</tool_call>";
+// Behind a newline it may end a value: what must not be streamed before it is decided.
+constexpr std::string_view kValueEnd = "\n</parameter>";
+constexpr std::size_t kMaxName = 256;
+
+bool is_blank(char c) {
+  return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+std::string trim(std::string_view text) {
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  return std::string(text);
+}
+
+}  // namespace
+
+CallReader::CallReader(const ToolTypes& types, std::size_t first_index,
+                       std::function<std::string()> new_id)
+    : types_(types), index_(first_index), new_id_(std::move(new_id)) {}
+
+std::size_t CallReader::feed(std::string_view text) {
+  std::size_t taken = 0;
+  while (taken < text.size() && status_ != Status::closed && status_ != Status::broken) {
+    step(text[taken++]);
+  }
+  if (state_ == State::value) stream_value(safe_end());
+  return taken;
+}
+
+void CallReader::step(char c) {
+  if (status_ == Status::undecided) raw_ += c;
+  switch (state_) {
+    case State::opening:
+      return step_opening(c);
+    case State::name:
+      return step_name(c);
+    case State::between:
+      return step_between(c);
+    case State::parameter_name:
+      return step_parameter_name(c);
+    case State::value:
+      return step_value(c);
+    case State::value_end:
+      return step_value_end(c);
+    case State::after:
+      return step_after(c);
+  }
+}
+
+void CallReader::step_opening(char c) {
+  if (pending_.empty() && is_blank(c)) return;
+  pending_ += c;
+  if (!kFunction.starts_with(pending_)) return break_off();
+  if (pending_ != kFunction) return;
+  pending_.clear();
+  call_ = {};
+  arguments_ = {};
+  state_ = State::name;
+}
+
+void CallReader::step_name(char c) {
+  if (c != '>') {
+    call_.name += c;
+    if (c == '<' || call_.name.size() > kMaxName) break_off();
+    return;
+  }
+  call_.name = trim(call_.name);
+  if (call_.name.empty() || call_.name.find('\n') != std::string::npos) return break_off();
+  state_ = State::between;
+}
+
+void CallReader::step_between(char c) {
+  if (pending_.empty() && is_blank(c)) return;
+  pending_ += c;
+  if (pending_ == kParameter) {
+    announce();
+    pending_.clear();
+    parameter_.clear();
+    state_ = State::parameter_name;
+  } else if (pending_ == kFunctionEnd) {
+    announce();
+    finish_function();
+  } else if (!kParameter.starts_with(pending_) && !kFunctionEnd.starts_with(pending_)) {
+    if (status_ == Status::undecided) return break_off();
+    pending_.assign(c == '<' ? 1 : 0, '<');
+  }
+}
+
+void CallReader::announce() {
+  if (status_ == Status::announced) return;
+  status_ = Status::announced;
+  raw_.clear();
+  call_.id = new_id_();
+  events_.push_back({OutputEvent::Kind::tool_call_begin, index_, call_.id, call_.name, {}});
+  emit("{");
+}
+
+void CallReader::emit(std::string text) {
+  if (text.empty()) return;
+  if (!events_.empty() && events_.back().kind == OutputEvent::Kind::tool_arguments) {
+    events_.back().text += text;
+  } else {
+    events_.push_back({OutputEvent::Kind::tool_arguments, index_, {}, {}, std::move(text)});
+  }
+}
+
+void CallReader::step_parameter_name(char c) {
+  if (c != '>') {
+    if (parameter_.size() < kMaxName) parameter_ += c;
+    return;
+  }
+  parameter_ = trim(parameter_);
+  value_.clear();
+  streamed_ = 0;
+  state_ = State::value;
+  start_parameter();
+}
+
+void CallReader::start_parameter() {
+  type_ = &types_.parameter(call_.name, parameter_);
+  repeated_ = arguments_.contains(parameter_);
+  if (repeated_) return;
+  std::string key = arguments_.empty() ? "" : ",";
+  key += boost::json::serialize(boost::json::value(parameter_));
+  key += ':';
+  if (type_->only_string()) key += '"';
+  emit(std::move(key));
+}
+
+void CallReader::step_value(char c) {
+  value_ += c;
+  if (c != '>' || !value_.ends_with(kParameterEnd)) return;
+  value_stop_ = value_.size() - kParameterEnd.size();
+  pending_.clear();
+  state_ = State::value_end;
+}
+
+void CallReader::step_value_end(char c) {
+  value_ += c;
+  if (pending_.empty() && is_blank(c)) return;
+  pending_ += c;
+  if (pending_ == kParameter || pending_ == kFunctionEnd) {
+    const bool more = pending_ == kParameter;
+    finish_parameter();
+    pending_.clear();
+    parameter_.clear();
+    state_ = State::parameter_name;
+    if (!more) finish_function();
+  } else if (!kParameter.starts_with(pending_) && !kFunctionEnd.starts_with(pending_)) {
+    pending_.clear();
+    state_ = State::value;  // it was part of the value
+  }
+}
+
+// The value proper lies between one newline at the front and one at the end.
+std::size_t CallReader::value_end() const {
+  const std::size_t begin = value_begin();
+  std::size_t end = value_stop_;
+  if (end > begin && value_[end - 1] == '\n') --end;
+  return std::max(begin, end);
+}
+
+// Up to where a value that has not ended is certain.
+std::size_t CallReader::safe_end() const {
+  const std::string_view value = value_;
+  for (std::size_t held = std::min(kValueEnd.size(), value.size()); held > 0; --held) {
+    const std::string_view tail = value.substr(value.size() - held);
+    if (kValueEnd.starts_with(tail) || kParameterEnd.starts_with(tail)) return value.size() - held;
+  }
+  return value.size();
+}
+
+void CallReader::stream_value(std::size_t end) {
+  if (repeated_ || !type_->only_string()) return;
+  const std::size_t begin = std::max(value_begin(), streamed_);
+  if (end <= begin) return;
+  const std::string text = boost::json::serialize(
+      boost::json::string(std::string_view(value_).substr(begin, end - begin)));
+  emit(text.substr(1, text.size() - 2));
+  streamed_ = end;
+}
+
+void CallReader::finish_parameter() {
+  if (repeated_) return;
+  const std::size_t begin = value_begin();
+  const std::string_view text = std::string_view(value_).substr(begin, value_end() - begin);
+  if (type_->only_string()) {
+    stream_value(value_end());
+    emit("\"");
+    arguments_.emplace(parameter_, text);
+  } else {
+    boost::json::value value = argument_value(*type_, text);
+    emit(arguments_text(value));
+    arguments_.emplace(parameter_, std::move(value));
+  }
+}
+
+void CallReader::finish_function() {
+  emit("}");
+  events_.push_back({OutputEvent::Kind::tool_call_end, index_, {}, {}, {}});
+  call_.arguments = std::move(arguments_);
+  arguments_ = {};
+  calls_.push_back(call_);
+  ++index_;
+  pending_.clear();
+  status_ = Status::whole;
+  state_ = State::after;
+}
+
+void CallReader::step_after(char c) {
+  if (pending_.empty() && is_blank(c)) return;
+  pending_ += c;
+  if (pending_ == kCallEnd) {
+    pending_.clear();
+    status_ = Status::closed;
+  } else if (pending_ == kFunction) {
+    raw_ = std::exchange(pending_, {});
+    call_ = {};
+    status_ = Status::undecided;
+    state_ = State::name;
+  } else if (!kCallEnd.starts_with(pending_) && !kFunction.starts_with(pending_)) {
+    status_ = Status::closed;
+  }
+}
+
+}  // namespace strata::chat

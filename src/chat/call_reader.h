@@ -1,0 +1,91 @@
+// Reads the inside of one <tool_call> block while it streams:
+//   <function=NAME> <parameter=P> VALUE </parameter> ... </function> </tool_call>
+//
+// A call is announced when a parameter or </function> follows its name; until then it can still
+// turn out to be prose (`broken`). From then on it is a call: text that does not belong between its
+// parameters is skipped. It is whole at </function>. Text is looked at once, so the time is linear.
+#pragma once
+
+#include <boost/json.hpp>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "chat/message.h"
+#include "chat/output_event.h"
+#include "chat/tool_types.h"
+
+namespace strata::chat {
+
+class CallReader {
+ public:
+  enum class Status {
+    undecided,  // not announced
+    announced,
+    whole,   // </function> was read; </tool_call> or another <function= may follow
+    closed,  // all of the block was read
+    broken,  // not a call
+  };
+
+  // `new_id` gives ids for calls; the first call of this block has index `first_index`.
+  CallReader(const ToolTypes& types, std::size_t first_index, std::function<std::string()> new_id);
+
+  // Reads at most `text`, which must be whole characters; the number of bytes it took. Less than
+  // all only when it is closed or broken.
+  std::size_t feed(std::string_view text);
+  Status status() const { return status_; }
+
+  // All text of the current call so far, if it is not announced: what to print of a broken one.
+  const std::string& raw() const { return raw_; }
+  // Behind a whole call: text read in search of </tool_call> that was something else.
+  const std::string& leftover() const { return pending_; }
+
+  // Events since the last time.
+  std::vector<OutputEvent> take_events() { return std::exchange(events_, {}); }
+  // Whole calls since the last time.
+  std::vector<ToolCall> take_calls() { return std::exchange(calls_, {}); }
+  const std::string& name() const { return call_.name; }
+
+ private:
+  enum class State { opening, name, between, parameter_name, value, value_end, after };
+
+  void step(char c);
+  void step_opening(char c);
+  void step_name(char c);
+  void step_between(char c);
+  void step_parameter_name(char c);
+  void step_value(char c);
+  void step_value_end(char c);
+  void step_after(char c);
+  void announce();
+  void start_parameter();
+  void stream_value(std::size_t end);
+  void finish_parameter();
+  void finish_function();
+  void break_off() { status_ = Status::broken; }
+  void emit(std::string text);
+  std::size_t value_begin() const { return !value_.empty() && value_.front() == '\n' ? 1 : 0; }
+  std::size_t value_end() const;
+  std::size_t safe_end() const;
+
+  const ToolTypes& types_;
+  std::size_t index_;
+  std::function<std::string()> new_id_;
+  State state_ = State::opening;
+  Status status_ = Status::undecided;
+  std::string raw_;
+  std::string pending_;  // the possible beginning of a tag
+  ToolCall call_;
+  boost::json::object arguments_;
+  std::string parameter_;
+  const ParameterType* type_ = nullptr;
+  bool repeated_ = false;       // the parameter was given before: the first value stays
+  std::string value_;           // all text since the parameter's tag
+  std::size_t value_stop_ = 0;  // where the candidate </parameter> begins (state value_end)
+  std::size_t streamed_ = 0;    // bytes of a string value that went out
+  std::vector<OutputEvent> events_;
+  std::vector<ToolCall> calls_;
+};
+
+}  // namespace strata::chat

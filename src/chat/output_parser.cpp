@@ -1,0 +1,314 @@
+#include "chat/output_parser.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace strata::chat {
+
+namespace {
+
+constexpr std::string_view kLiterals[] = {"<think>", "</think>", "<tool_call>", "</tool_call>"};
+constexpr std::string_view kSpaces = " \t\r\n";
+
+template <class Marker>
+std::string_view literal(Marker marker) {
+  return kLiterals[static_cast<std::size_t>(marker)];
+}
+
+bool all_spaces(std::string_view text) {
+  return text.find_first_not_of(kSpaces) == std::string_view::npos;
+}
+
+}  // namespace
+
+OutputParser::OutputParser(const Tokenizer& tokenizer, ParserOptions options)
+    : tokenizer_(tokenizer), options_(std::move(options)), types_(options_.tools) {
+  std::random_device device;
+  std::seed_seq seed{device(), device(), device(), device()};
+  random_.seed(seed);
+  for (std::size_t i = 0; i < kMarkers; ++i) {
+    ids_[i] = tokenizer.special(kLiterals[i]);
+    text_markers_ = text_markers_ || !ids_[i];
+  }
+  message_.role = "assistant";
+  state_ = options_.starts_in_thinking ? State::thinking : State::content;
+}
+
+std::string OutputParser::new_id() {
+  static constexpr std::string_view kAlphabet =
+      "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  std::uniform_int_distribution<std::size_t> pick(0, kAlphabet.size() - 1);
+  std::string id = options_.call_id_prefix;
+  for (int i = 0; i < 24; ++i) id += kAlphabet[pick(random_)];
+  return id;
+}
+
+std::vector<OutputEvent> OutputParser::feed(TokenId id) {
+  for (std::size_t i = 0; i < kMarkers; ++i) {
+    if (ids_[i] != id) continue;
+    take_text(utf8_.flush());
+    if (state_ != State::call) {
+      // The possible beginning of another marker was text after all.
+      const std::string text = std::exchange(pending_, {});
+      state_ == State::thinking ? put_thinking(text) : put(content_, text);
+    }
+    take_marker(static_cast<Marker>(i));
+    return std::exchange(events_, {});
+  }
+  if (tokenizer_.kind(id) != TokenKind::control) take_text(utf8_.feed(tokenizer_.bytes(id)));
+  return std::exchange(events_, {});
+}
+
+// --- text ---
+
+std::optional<std::pair<std::size_t, OutputParser::Marker>> OutputParser::find_marker(
+    std::string_view text) const {
+  std::optional<std::pair<std::size_t, Marker>> first;
+  for (std::size_t i = 0; i < kMarkers; ++i) {
+    if (ids_[i]) continue;
+    const std::size_t at = text.find(kLiterals[i]);
+    if (at != std::string_view::npos && (!first || at < first->first)) {
+      first = {at, static_cast<Marker>(i)};
+    }
+  }
+  return first;
+}
+
+// Bytes at the end of `text` that may become a marker.
+std::size_t OutputParser::unfinished_marker(std::string_view text) const {
+  std::size_t longest = 0;
+  for (std::size_t i = 0; i < kMarkers; ++i) {
+    if (ids_[i]) continue;
+    for (std::size_t held = std::min(kLiterals[i].size() - 1, text.size()); held > longest;
+         --held) {
+      if (kLiterals[i].starts_with(text.substr(text.size() - held))) longest = held;
+    }
+  }
+  return longest;
+}
+
+void OutputParser::take_text(std::string_view text) {
+  pending_ += text;
+  while (!pending_.empty()) {
+    if (state_ == State::call) {
+      const std::string fed = std::exchange(pending_, {});
+      const std::size_t taken = reader_->feed(fed);
+      if (call_in_thinking_) held_text_ += std::string_view(fed).substr(0, taken);
+      pending_ = fed.substr(taken);
+      after_call_text();
+      continue;
+    }
+    const auto marker = text_markers_ ? find_marker(pending_) : std::nullopt;
+    const std::size_t end =
+        marker ? marker->first
+               : pending_.size() - (text_markers_ ? unfinished_marker(pending_) : 0);
+    const std::string plain = pending_.substr(0, end);
+    pending_.erase(0,
+                   end + (marker ? kLiterals[static_cast<std::size_t>(marker->second)].size() : 0));
+    state_ == State::thinking ? put_thinking(plain) : put(content_, plain);
+    if (!marker) return;
+    take_marker(marker->second);
+  }
+}
+
+void OutputParser::put(Channel& channel, std::string_view text) {
+  if (!channel.started) {
+    const std::size_t begin = text.find_first_not_of("\r\n");
+    text.remove_prefix(std::min(begin, text.size()));
+    if (text.empty()) return;
+    channel.started = true;
+    if (!channel.whole.empty()) channel.held = "\n\n";
+  }
+  const std::size_t last = text.find_last_not_of(kSpaces);
+  if (last == std::string_view::npos) {
+    channel.held += text;
+    return;
+  }
+  channel.held += text.substr(0, last + 1);
+  put_held(channel);
+  channel.held = text.substr(last + 1);
+}
+
+void OutputParser::put_held(Channel& channel) {
+  std::string out = std::exchange(channel.held, {});
+  if (out.empty()) return;
+  channel.whole += out;
+  if (!events_.empty() && events_.back().kind == channel.kind) {
+    events_.back().text += out;
+  } else {
+    events_.push_back({channel.kind, 0, {}, {}, std::move(out)});
+  }
+}
+
+// Text inside thinking; behind a held call it decides what that call was.
+void OutputParser::put_thinking(std::string_view text) {
+  if (held_text_.empty()) return put(thinking_, text);
+  held_text_ += text;
+  if (!all_spaces(text) || held_text_.size() > kMaxHeldCall) release_held_calls();
+}
+
+void OutputParser::restart(Channel& channel) {
+  channel.started = false;
+  channel.held.clear();
+}
+
+// --- markers ---
+
+void OutputParser::take_marker(Marker marker) {
+  if (state_ == State::call) {
+    const CallReader::Status status = reader_->status();
+    // A second opener: behind a whole call its closer was forgotten, in front of any call the first
+    // opener was prose. Everywhere else a marker is part of a value.
+    const bool reopens = marker == Marker::call && (status == CallReader::Status::whole ||
+                                                    status == CallReader::Status::undecided);
+    if (!reopens && !(call_in_thinking_ && marker == Marker::think_end)) {
+      return take_text(literal(marker));
+    }
+    if (status == CallReader::Status::undecided && !call_in_thinking_) {
+      break_call();
+    } else {
+      put(content_, leave_call());
+    }
+  }
+  state_ == State::thinking ? take_thinking_marker(marker) : take_content_marker(marker);
+}
+
+bool OutputParser::at_line_start() const {
+  return !held_text_.empty() || !thinking_.started ||
+         thinking_.held.find('\n') != std::string::npos;
+}
+
+void OutputParser::take_thinking_marker(Marker marker) {
+  if (marker == Marker::think_end) {
+    deliver_held_calls();
+    restart(thinking_);
+    state_ = State::content;
+  } else if (marker == Marker::call && !types_.empty() && at_line_start()) {
+    call_in_thinking_ = true;
+    held_text_ += literal(Marker::call);
+    open_call();
+  } else if (marker != Marker::think || thinking_.started) {
+    put_thinking(literal(marker));
+  }
+}
+
+void OutputParser::take_content_marker(Marker marker) {
+  if (marker == Marker::call) {
+    open_call();
+  } else if (marker == Marker::think) {
+    restart(content_);
+    state_ = State::thinking;
+  } else if (content_.started) {
+    put(content_, literal(marker));
+  }
+}
+
+// --- calls ---
+
+void OutputParser::open_call() {
+  reader_.emplace(types_, message_.tool_calls.size() + held_calls_.size(),
+                  [this] { return new_id(); });
+  state_ = State::call;
+}
+
+// Moves what the reader has found to where it belongs, and leaves the call if it is over.
+void OutputParser::after_call_text() {
+  std::vector<OutputEvent> events = reader_->take_events();
+  std::vector<ToolCall> calls = reader_->take_calls();
+  if (call_in_thinking_) {
+    std::ranges::move(events, std::back_inserter(held_events_));
+    std::ranges::move(calls, std::back_inserter(held_calls_));
+    hold_call_in_thinking();
+    return;
+  }
+  if (!events.empty()) restart(content_);
+  std::ranges::move(events, std::back_inserter(events_));
+  std::ranges::move(calls, std::back_inserter(message_.tool_calls));
+  if (reader_->status() == CallReader::Status::broken) {
+    break_call();
+  } else if (reader_->status() == CallReader::Status::closed) {
+    pending_.insert(0, leave_call());
+  }
+}
+
+// The block outside of thinking was no call: its text is content.
+void OutputParser::break_call() {
+  std::string text(literal(Marker::call));
+  text += reader_->raw();
+  reader_.reset();
+  state_ = State::content;
+  put(content_, text);
+}
+
+// The current call is over (or given up, if it was inside thinking that ends here). Returns text
+// of the answer that was read behind it.
+std::string OutputParser::leave_call() {
+  const CallReader::Status status = reader_->status();
+  const bool whole = status == CallReader::Status::whole || status == CallReader::Status::closed;
+  std::string leftover = whole ? reader_->leftover() : "";
+  reader_.reset();
+  state_ = call_in_thinking_ ? State::thinking : State::content;
+  if (!std::exchange(call_in_thinking_, false)) return leftover;
+  if (!whole || !leftover.empty()) release_held_calls();
+  return {};
+}
+
+void OutputParser::hold_call_in_thinking() {
+  const CallReader::Status status = reader_->status();
+  const bool undeclared =
+      status != CallReader::Status::undecided && !types_.declares(reader_->name());
+  if (status == CallReader::Status::broken || undeclared || held_text_.size() > kMaxHeldCall) {
+    reader_.reset();
+    call_in_thinking_ = false;
+    state_ = State::thinking;
+    release_held_calls();
+  } else if (status == CallReader::Status::closed) {
+    leave_call();
+  }
+}
+
+void OutputParser::deliver_held_calls() {
+  if (!held_events_.empty()) restart(content_);
+  std::ranges::move(held_events_, std::back_inserter(events_));
+  std::ranges::move(held_calls_, std::back_inserter(message_.tool_calls));
+  held_events_.clear();
+  held_calls_.clear();
+  held_text_.clear();
+}
+
+// They were quotes: their text is thinking.
+void OutputParser::release_held_calls() {
+  held_events_.clear();
+  held_calls_.clear();
+  put(thinking_, std::exchange(held_text_, {}));
+}
+
+// --- the end ---
+
+std::vector<OutputEvent> OutputParser::finish(bool complete) {
+  take_text(utf8_.flush());
+  if (state_ == State::call) {
+    const bool undecided = reader_->status() == CallReader::Status::undecided;
+    if (undecided && complete && !call_in_thinking_) {
+      break_call();
+    } else {
+      if (undecided && !call_in_thinking_) restart(content_);  // the space in front of it
+      put(content_, leave_call());
+    }
+  }
+  const std::string rest = std::exchange(pending_, {});
+  if (state_ == State::thinking) {
+    put_thinking(rest);
+    if (complete) {
+      deliver_held_calls();
+    } else if (!held_text_.empty()) {
+      release_held_calls();
+    }
+  } else {
+    put(content_, rest);
+    put_held(content_);
+  }
+  return std::exchange(events_, {});
+}
+
+}  // namespace strata::chat

@@ -1,0 +1,437 @@
+// The output parser, on the answers of the demo model and on shapes that went wrong elsewhere.
+#include "chat/output_parser.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <set>
+
+#include "chat/jinja/text.h"
+#include "tests/chat/demo.h"
+
+namespace strata::chat {
+namespace {
+
+namespace json = boost::json;
+using Kind = OutputEvent::Kind;
+
+const json::array kTools = json::parse(R"([{"type": "function", "function": {"name": "f",
+  "parameters": {"type": "object", "properties": {
+    "s": {"type": "string"}, "i": {"type": "integer"}, "n": {"type": "number"},
+    "b": {"type": "boolean"}, "a": {"type": "array"}, "o": {"type": "object"},
+    "sn": {"type": ["string", "null"]}, "si": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+    "in": {"type": "integer", "nullable": true}, "e": {"enum": ["1", "two"]},
+    "ei": {"enum": [1, 2]}, "r": {"$ref": "#/$defs/count"}, "u": {}},
+    "$defs": {"count": {"type": "integer"}}}}}])")
+                               .as_array();
+
+struct Outcome {
+  Message message;
+  std::string reasoning;
+  std::string content;
+  std::vector<std::string> arguments;  // streamed, by index
+  std::vector<std::string> begun;      // "id name"
+  std::set<std::size_t> ended;
+  std::vector<OutputEvent> events;
+};
+
+bool is_utf8(std::string_view text) {
+  std::uint32_t c = 0;
+  for (std::size_t at = 0; at < text.size(); at += jinja::decode_utf8(text, at, c)) {
+    jinja::decode_utf8(text, at, c);
+    if (c >= 0xDC00 && c < 0xE000) return false;
+  }
+  return true;
+}
+
+// Checks on the way that the streamed pieces are the whole message.
+Outcome run(const std::vector<TokenId>& ids, bool complete = true, bool thinking = false,
+            const json::array& tools = kTools, const Tokenizer& tokenizer = demo_tokenizer()) {
+  OutputParser parser(tokenizer, {thinking, tools, "call_"});
+  Outcome out;
+  const auto take = [&](const std::vector<OutputEvent>& events) {
+    for (const OutputEvent& event : events) {
+      out.events.push_back(event);
+      EXPECT_TRUE(is_utf8(event.text)) << event.text;
+      switch (event.kind) {
+        case Kind::reasoning:
+          out.reasoning += event.text;
+          break;
+        case Kind::content:
+          out.content += event.text;
+          break;
+        case Kind::tool_call_begin:
+          EXPECT_EQ(event.index, out.begun.size());
+          out.begun.push_back(fmt::format("{} {}", event.id, event.name));
+          out.arguments.emplace_back();
+          break;
+        case Kind::tool_arguments:
+          EXPECT_EQ(event.index + 1, out.arguments.size());
+          out.arguments.back() += event.text;
+          break;
+        case Kind::tool_call_end:
+          out.ended.insert(event.index);
+      }
+    }
+  };
+  for (const TokenId id : ids) take(parser.feed(id));
+  take(parser.finish(complete));
+  out.message = parser.message();
+  EXPECT_EQ(out.reasoning, out.message.reasoning_content);
+  EXPECT_EQ(out.content, out.message.content);
+  EXPECT_EQ(out.ended.size(), out.message.tool_calls.size());
+  for (std::size_t i = 0; i < out.message.tool_calls.size() && i < out.arguments.size(); ++i) {
+    const ToolCall& call = out.message.tool_calls[i];
+    EXPECT_EQ(out.arguments[i], arguments_text(call.arguments));
+    EXPECT_EQ(out.begun[i], fmt::format("{} {}", call.id, call.name));
+    EXPECT_EQ(json::parse(out.arguments[i]), call.arguments);
+  }
+  return out;
+}
+
+std::vector<TokenId> tokens(std::string_view text) {
+  return demo_tokenizer().encode(text);
+}
+
+// The same text with one byte a token, markers excepted.
+std::vector<TokenId> bytewise(std::string_view text) {
+  std::vector<TokenId> ids;
+  for (const TokenId id : tokens(text)) {
+    if (demo_tokenizer().kind(id) != TokenKind::normal) {
+      ids.push_back(id);
+      continue;
+    }
+    for (const char c : demo_tokenizer().bytes(id)) {
+      ids.push_back(demo_tokenizer().encode(std::string_view(&c, 1), Specials::none).at(0));
+    }
+  }
+  return ids;
+}
+
+// Runs both ways of cutting the text and requires the same outcome.
+Outcome both(std::string_view text, bool complete = true, bool thinking = false) {
+  const Outcome coarse = run(tokens(text), complete, thinking);
+  const Outcome fine = run(bytewise(text), complete, thinking);
+  EXPECT_EQ(coarse.content, fine.content);
+  EXPECT_EQ(coarse.reasoning, fine.reasoning);
+  EXPECT_EQ(coarse.arguments, fine.arguments);
+  EXPECT_EQ(coarse.message.tool_calls.size(), fine.message.tool_calls.size());
+  return coarse;
+}
+
+std::string call_text(std::string_view parameters) {
+  return fmt::format("<tool_call>\n<function=f>\n{}</function>\n</tool_call>", parameters);
+}
+
+std::string argument(std::string_view name, std::string_view value) {
+  return fmt::format("<parameter={}>\n{}\n</parameter>\n", name, value);
+}
+
+TEST(OutputParser, AnswersOfTheEvaluation) {
+  int calls = 0;
+  for (const auto& line : demo_lines()) {
+    const std::string output(line.at("output").as_string());
+    const bool thinking = line.at("enable_thinking").as_bool();
+    const json::array tools =
+        line.at("tools").is_array() ? line.at("tools").as_array() : json::array();
+    for (const auto& ids : {tokens(output), bytewise(output)}) {
+      const Outcome result = run(ids, true, thinking, tools);
+      // What stands around the blocks, found independently.
+      std::string body = output.substr(0, output.find("<|im_end|>"));
+      std::string reasoning;
+      if (thinking) {
+        const std::size_t end = body.find("\n</think>\n\n");
+        ASSERT_NE(end, std::string::npos) << output;
+        reasoning = body.substr(0, end);
+        body = body.substr(end + 11);
+      }
+      EXPECT_EQ(result.reasoning, reasoning);
+      std::string content = body.substr(0, body.find("<tool_call>"));
+      while (content.ends_with('\n')) content.pop_back();
+      EXPECT_EQ(result.content, content);
+      if (!line.at("exact").as_bool()) continue;
+      const json::value& expected = line.at("expected").at("tool_calls");
+      const json::array wanted = expected.is_array() ? expected.as_array() : json::array();
+      if (wanted.empty()) {
+        EXPECT_EQ(result.content, std::string_view(line.at("expected").at("content").as_string()));
+      }
+      ASSERT_EQ(result.message.tool_calls.size(), wanted.size()) << output;
+      for (std::size_t i = 0; i < wanted.size(); ++i, ++calls) {
+        EXPECT_EQ(result.message.tool_calls[i].name, wanted[i].at("name").as_string());
+        EXPECT_EQ(json::serialize(result.message.tool_calls[i].arguments),
+                  json::serialize(wanted[i].at("arguments")));
+      }
+    }
+  }
+  EXPECT_GE(calls, 80);
+}
+
+TEST(OutputParser, ThinkingThenAnswer) {
+  const Outcome result = both("plan\nmore\n\n</think>\n\nHi  there\n", true, true);
+  EXPECT_EQ(result.reasoning, "plan\nmore");
+  EXPECT_EQ(result.content, "Hi  there\n");
+  EXPECT_EQ(both("<think>\nplan\n</think>\n\nHi").reasoning, "plan");
+  EXPECT_EQ(both("<think>\n\n</think>\n\nHi").content, "Hi");
+  EXPECT_EQ(both("\n\n  Hi").content, "  Hi");
+  EXPECT_EQ(both("endless", false, true).reasoning, "endless");
+  EXPECT_EQ(both("a<think>b</think>c").content, "a\n\nc");
+  EXPECT_EQ(both("one</think>x<think>two</think>y", true, true).reasoning, "one\n\ntwo");
+}
+
+TEST(OutputParser, LettersOfMarkersInOrdinaryTokensAreText) {
+  std::vector<TokenId> ids =
+      demo_tokenizer().encode("a </think> b <tool_call>\n<function=f> <think>", Specials::none);
+  EXPECT_EQ(run(ids, true, true).reasoning, "a </think> b <tool_call>\n<function=f> <think>");
+  EXPECT_EQ(run(ids).content, "a </think> b <tool_call>\n<function=f> <think>");
+}
+
+TEST(OutputParser, ControlTokensGiveNoText) {
+  EXPECT_EQ(both("Hi<|im_end|>").content, "Hi");
+  EXPECT_EQ(both("Hi<tool_response>").content, "Hi<tool_response>");
+}
+
+TEST(OutputParser, CallsWithTextAround) {
+  const Outcome result =
+      both("I look. \n\n" + call_text(argument("s", "x")) + "\n" + call_text("") + "\n\nDone.");
+  EXPECT_EQ(result.content, "I look.\n\nDone.");
+  ASSERT_EQ(result.message.tool_calls.size(), 2u);
+  EXPECT_EQ(result.arguments[0], R"({"s":"x"})");
+  EXPECT_EQ(result.arguments[1], "{}");
+  EXPECT_NE(result.message.tool_calls[0].id, result.message.tool_calls[1].id);
+  EXPECT_EQ(result.message.tool_calls[0].id.size(), 5u + 24u);
+  EXPECT_TRUE(result.message.tool_calls[0].id.starts_with("call_"));
+}
+
+TEST(OutputParser, ValuesAreTypedByTheSchema) {
+  const std::tuple<std::string, std::string, std::string> cases[] = {
+      {"s", "12", R"("12")"},
+      {"s", "true", R"("true")"},
+      {"s", "  two\n\nlines ", R"("  two\n\nlines ")"},
+      {"s", "", R"("")"},
+      {"s", "\"q\" \\ \t é 🌍", R"("\"q\" \\ \t é 🌍")"},
+      {"i", "5", "5"},
+      {"i", "5.0", "5"},
+      {"i", "5.5", "5.5"},
+      {"i", " 7 ", "7"},
+      {"i", "five", R"("five")"},
+      {"i", "\"5\"", R"("\"5\"")"},
+      {"n", "2.50", "2.5"},
+      {"n", "3", "3"},
+      {"n", "1e3", "1000.0"},
+      {"b", "true", "true"},
+      {"b", "False", "false"},
+      {"b", "yes", R"("yes")"},
+      {"a", "[1, \"x\"]", R"([1,"x"])"},
+      {"a", "[1, ", R"("[1, ")"},
+      {"a", "{}", R"("{}")"},
+      {"o", "{\"k\": [1, null], \"é\": 2.0}", R"({"k":[1,null],"é":2.0})"},
+      {"sn", "null", "null"},
+      {"sn", "None", "null"},
+      {"sn", "text", R"("text")"},
+      {"si", "5", "5"},
+      {"si", "five", R"("five")"},
+      {"in", "null", "null"},
+      {"in", "4", "4"},
+      {"e", "1", R"("1")"},
+      {"ei", "2", "2"},
+      {"r", "3.0", "3"},
+      {"u", "5", "5"},
+      {"u", "hello", R"("hello")"},
+      {"undeclared", "[1]", "[1]"},
+      {"undeclared", "text", R"("text")"},
+  };
+  for (const auto& [name, value, expected] : cases) {
+    const Outcome result = both(call_text(argument(name, value)));
+    ASSERT_EQ(result.arguments.size(), 1u) << name;
+    EXPECT_EQ(result.arguments[0], fmt::format("{{\"{}\":{}}}", name, expected));
+    EXPECT_EQ(result.content, "");
+  }
+}
+
+TEST(OutputParser, AValueMayTalkAboutTheFormat) {
+  const std::string value =
+      "a </parameter> b\n</tool_call>\n<function=x>\n<tool_call>\n</parameter>\n</parameter>!"
+      "</parameter>\n</function\n<think></think>";
+  const Outcome result = both(call_text(argument("s", value) + argument("i", "1")));
+  ASSERT_EQ(result.message.tool_calls.size(), 1u);
+  EXPECT_EQ(result.message.tool_calls[0].arguments.at("s").as_string(), value);
+  EXPECT_EQ(result.message.tool_calls[0].arguments.at("i").as_int64(), 1);
+}
+
+TEST(OutputParser, StringsStreamWhileTheyGrow) {
+  OutputParser parser(demo_tokenizer(), {false, kTools, "c"});
+  std::string streamed;
+  std::size_t behind = 0;
+  std::string fed;
+  const std::string head = "<tool_call>\n<function=f>\n<parameter=s>\n";
+  for (const TokenId id : tokens(head)) parser.feed(id);
+  for (const TokenId id : tokens("one two three four five six seven\neight nine ten")) {
+    fed += demo_tokenizer().bytes(id);
+    for (const auto& event : parser.feed(id)) streamed += event.text;
+    behind = std::max(behind, fed.size() - std::min(fed.size(), streamed.size()));
+  }
+  EXPECT_LE(behind, 2u);  // a line break may be the last of the value
+}
+
+TEST(OutputParser, SloppyCalls) {
+  // The wrapper's end is missing, or the next call starts without it.
+  EXPECT_EQ(both("<tool_call><function=f></function>").message.tool_calls.size(), 1u);
+  const Outcome two = both(
+      "<tool_call>\n<function=f>\n</function>\n<tool_call>\n<function=g>\n"
+      "</function>\n</tool_call>");
+  ASSERT_EQ(two.message.tool_calls.size(), 2u);
+  EXPECT_EQ(two.message.tool_calls[1].name, "g");
+  EXPECT_EQ(both("<tool_call><function=f></function><function=g></function></tool_call>")
+                .message.tool_calls.size(),
+            2u);
+  // Text between parameters is skipped, a repeated parameter counts once.
+  const Outcome skipped = both(
+      "<tool_call><function= f ><parameter=i>1</parameter>\n<parameter=i>\n2\n"
+      "</parameter><parameter=s>x</parameter></function></tool_call>");
+  EXPECT_EQ(skipped.arguments.at(0), R"({"i":1,"s":"x"})");
+  // The closer is missing and text follows.
+  const Outcome text = both("<tool_call><function=f></function>\nDone <b>.");
+  EXPECT_EQ(text.content, "Done <b>.");
+  EXPECT_EQ(text.message.tool_calls.size(), 1u);
+}
+
+TEST(OutputParser, ABrokenCallIsContent) {
+  for (const std::string text :
+       {"<tool_call>", "<tool_call> is the tag", "Use <tool_call>\n{\"name\": \"f\"}\n</tool_call>",
+        "<tool_call>\n<function=>\n</function>", "<tool_call><function=f>prose</function>",
+        "<tool_call>\n<function=a<b>", "x \n<tool_call>\n<function=f>"}) {
+    const Outcome result = both(text);
+    EXPECT_EQ(result.content, text);
+    EXPECT_TRUE(result.begun.empty()) << text;
+  }
+  // An opener in prose does not hide the call behind it.
+  const Outcome result = both("<tool_call><tool_call><function=f></function></tool_call>");
+  EXPECT_EQ(result.content, "<tool_call>");
+  EXPECT_EQ(result.message.tool_calls.size(), 1u);
+}
+
+TEST(OutputParser, ACallThatIsCutIsNotInTheMessage) {
+  const std::string whole = "Text " + call_text(argument("s", "a long value") + argument("i", "5"));
+  const auto ids = tokens(whole);
+  for (std::size_t cut = 0; cut < ids.size(); ++cut) {
+    for (const bool complete : {false, true}) {
+      const std::vector<TokenId> head(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(cut));
+      const Outcome result = run(head, complete);
+      const bool finished = demo_tokenizer().decode(head).find("</function>") != std::string::npos;
+      EXPECT_EQ(result.message.tool_calls.size(), finished ? 1u : 0u) << cut;
+      if (!complete && !result.content.empty()) {
+        EXPECT_THAT(result.content, testing::AnyOf("Text", "Text "));
+      }
+    }
+  }
+}
+
+TEST(OutputParser, CallsInsideThinking) {
+  const std::string call = call_text(argument("i", "5"));
+  const auto calls = [&](const std::string& text, bool complete = true) {
+    return both(text, complete, true);
+  };
+  // Delivered: at the start of a line, nothing but white space, calls or the end behind it.
+  EXPECT_EQ(calls("I do.\n" + call).message.tool_calls.size(), 1u);
+  EXPECT_EQ(calls("I do.\n" + call).reasoning, "I do.");
+  EXPECT_EQ(calls(call + "\n" + call + "\n</think>\n\nok").message.tool_calls.size(), 2u);
+  EXPECT_EQ(calls(call + "\n</think>\n\nok").content, "ok");
+  // Kept as thinking, to the letter.
+  const std::vector<std::string> quotes = {
+      "The format is " + call, "See:\n" + call + "\nThen I wait.",
+      "No:\n<tool_call>\n<function=unknown>\n</function>\n</tool_call>",
+      "What:\n<tool_call> is this?"};
+  for (const std::string& text : quotes) {
+    const Outcome result = calls(text);
+    EXPECT_EQ(result.reasoning, text);
+    EXPECT_TRUE(result.message.tool_calls.empty());
+  }
+  const Outcome cut = calls("I do.\n" + call, false);
+  EXPECT_EQ(cut.reasoning, "I do.\n" + call);
+  EXPECT_TRUE(cut.begun.empty());
+  const Outcome ended = calls("So:\n<tool_call>\n<function=f>\n</think>\n\nHi");
+  EXPECT_EQ(ended.reasoning, "So:\n<tool_call>\n<function=f>");
+  EXPECT_EQ(ended.content, "Hi");
+  // Without tools nothing in thinking is a call.
+  const Outcome none = run(tokens("x\n" + call), true, true, json::array());
+  EXPECT_EQ(none.reasoning, "x\n" + call);
+}
+
+TEST(OutputParser, CharactersCutAnywhere) {
+  const Outcome result =
+      both("Grüße 世界 🌍</think>é🌍" + call_text(argument("s", "世🌍é")), true, true);
+  EXPECT_EQ(result.reasoning, "Grüße 世界 🌍");
+  EXPECT_EQ(result.content, "é🌍");
+  EXPECT_EQ(result.arguments.at(0), R"({"s":"世🌍é"})");
+  auto ids = bytewise("a🌍");
+  ids.pop_back();
+  EXPECT_EQ(run(ids).content, "a\xEF\xBF\xBD");
+}
+
+TEST(OutputParser, WithoutMarkerTokensTheLettersCount) {
+  Tokenizer::Vocabulary vocabulary = demo_tokenizer().vocabulary();
+  for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
+    for (const std::string_view marker : {"<think>", "</think>", "<tool_call>", "</tool_call>"}) {
+      if (vocabulary.tokens[i] == marker) vocabulary.tokens[i] = fmt::format("<|unused{}|>", i);
+    }
+  }
+  const Tokenizer plain = Tokenizer::from_vocabulary(std::move(vocabulary), {}).value();
+  ASSERT_FALSE(plain.special("<think>"));
+  const std::string text = "a < b </thin\n</think>\n\nx <tool\n" + call_text(argument("s", "v")) +
+                           call_text("") + " <tool_cal";
+  const Outcome result = run(plain.encode(text), true, true, kTools, plain);
+  EXPECT_EQ(result.reasoning, "a < b </thin");
+  EXPECT_EQ(result.content, "x <tool\n\n <tool_cal");
+  EXPECT_EQ(result.message.tool_calls.size(), 2u);
+}
+
+TEST(OutputParser, RandomTokensKeepStreamedEqualToWhole) {
+  const std::vector<std::string> pieces = {"<think>",
+                                           "</think>",
+                                           "<tool_call>",
+                                           "</tool_call>",
+                                           "<function=f>",
+                                           "</function>",
+                                           "<parameter=s>",
+                                           "<parameter=i>",
+                                           "</parameter>",
+                                           "\n",
+                                           " ",
+                                           "x",
+                                           "5",
+                                           "é",
+                                           "<",
+                                           ">",
+                                           "</",
+                                           "<function=",
+                                           "<parameter="};
+  std::uint32_t state = 7;
+  const auto random = [&](std::size_t bound) {
+    state = state * 1664525 + 1013904223;
+    return (state >> 8) % bound;
+  };
+  for (int round = 0; round < 3000; ++round) {
+    std::string text;
+    for (std::size_t i = random(40); i > 0; --i) text += pieces[random(pieces.size())];
+    both(text, round % 2 == 0, round % 3 == 0);
+    if (testing::Test::HasFailure()) FAIL() << text;
+  }
+}
+
+TEST(OutputParser, TimeIsLinear) {
+  const auto seconds = [](std::size_t lines) {
+    std::string value;
+    for (std::size_t i = 0; i < lines; ++i) value += "x </parameter> <tool_call </tool_call> \n";
+    const auto ids = tokens(call_text(argument("s", value)) + std::string(lines, '\n'));
+    const auto begin = std::chrono::steady_clock::now();
+    const Outcome result = run(ids);
+    EXPECT_EQ(result.message.tool_calls.size(), 1u);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  const double small = seconds(1000);
+  EXPECT_LT(seconds(16000), 16 * 6 * small + 0.5);
+}
+
+}  // namespace
+}  // namespace strata::chat
