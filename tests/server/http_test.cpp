@@ -67,10 +67,10 @@ TEST_F(Http, AnswersPipelinedRequestsInOrder) {
   serve_echo();
   RawClient one = client();
   std::string bytes;
-  for (int i = 0; i < 200; ++i) bytes += "GET /" + std::to_string(i) + " HTTP/1.1\r\n\r\n";
+  for (int i = 0; i < 200; ++i) bytes += fmt::format("GET /{} HTTP/1.1\r\n\r\n", i);
   one.send(bytes);
   for (int i = 0; i < 200; ++i) {
-    ASSERT_EQ(one.read_response().body, "GET /" + std::to_string(i) + "  ");
+    ASSERT_EQ(one.read_response().body, fmt::format("GET /{}  ", i));
   }
 }
 
@@ -163,7 +163,7 @@ TEST_F(Http, RefusesLargeBodiesBeforeReadingThem) {
 
   RawClient endless = client();
   endless.send("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
-  const std::string chunk = "100\r\n" + std::string(256, 'x') + "\r\n";
+  const std::string chunk = fmt::format("100\r\n{}\r\n", std::string(256, 'x'));
   for (int i = 0; i < 1000; ++i) endless.send(chunk);  // the answer survives unread bytes
   EXPECT_EQ(endless.read_response().status, 413u);
   EXPECT_EQ(client().post("/", std::string(1000, 'y')).status, 200u);
@@ -174,7 +174,7 @@ TEST_F(Http, RefusesLargeHeaders) {
   serve_echo();
   EXPECT_EQ(answer_to("GET /" + std::string(10'000, 'a') + " HTTP/1.1\r\n\r\n").status, 431u);
   std::string many = "GET / HTTP/1.1\r\n";
-  for (int i = 0; i < 1000; ++i) many += "A" + std::to_string(i) + ": b\r\n";
+  for (int i = 0; i < 1000; ++i) many += fmt::format("A{}: b\r\n", i);
   EXPECT_EQ(answer_to(many + "\r\n").status, 431u);
   EXPECT_EQ(answer_to("GET / HTTP/1.1\r\nA: " + std::string(3000, 'b') + "\r\n\r\n").status, 200u);
 }
@@ -334,9 +334,10 @@ TEST_F(Http, ABusyPortIsOneSentence) {
   const auto refused = HttpServer::listen(second);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::unavailable);
-  EXPECT_EQ(refused.error().message,
-            "port " + std::to_string(second.port) +
-                " on 127.0.0.1 is in use by another program; choose another with --port");
+  EXPECT_EQ(
+      refused.error().message,
+      fmt::format("port {} on 127.0.0.1 is in use by another program; choose another with --port",
+                  second.port));
   HttpOptions nowhere;
   nowhere.host = "my.example";
   EXPECT_THAT(HttpServer::listen(nowhere).error().message, HasSubstr("is no IP address"));

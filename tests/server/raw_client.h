@@ -2,6 +2,7 @@
 #pragma once
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -105,13 +106,14 @@ class RawClient {
   }
 
   RawResponse post(std::string_view path, std::string_view body, std::string_view headers = "") {
-    send("POST " + std::string(path) + " HTTP/1.1\r\nHost: localhost\r\n" + std::string(headers) +
-         "Content-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
-         "\r\n\r\n" + std::string(body));
+    send(
+        fmt::format("POST {} HTTP/1.1\r\nHost: localhost\r\n{}Content-Type: application/json\r\n"
+                    "Content-Length: {}\r\n\r\n{}",
+                    path, headers, body.size(), body));
     return read_response();
   }
   RawResponse get(std::string_view path) {
-    send("GET " + std::string(path) + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    send(fmt::format("GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n", path));
     return read_response();
   }
 

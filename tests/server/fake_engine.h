@@ -1,0 +1,155 @@
+// An engine that plays scripts: each request is answered by the next script (the last one stays).
+// Everything a caller may rely on holds: listener calls from one thread per request and in order,
+// finished() once and last, cancel() takes effect within one token.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace strata::server::testing {
+
+struct Script {
+  std::string text = {};  // encoded with specials; one token event a token
+  FinishReason reason = FinishReason::stop;
+  Error error = {};                   // when reason is error
+  std::chrono::milliseconds wait{0};  // before the first token, as if queued
+  std::chrono::milliseconds pace{0};  // between tokens
+  bool endless = false;               // repeats `text` until cancelled
+  bool bytes = false;                 // one token a byte
+  std::uint32_t cached = 0;           // tokens of the prompt
+};
+
+class FakeEngine final : public Engine {
+ public:
+  FakeEngine(Tokenizer tokenizer, std::string chat_template) : tokenizer_(std::move(tokenizer)) {
+    metadata_.set("tokenizer.chat_template", MetaValue::string(std::move(chat_template)));
+    facts_.model_name = "fake-model";
+    facts_.architecture = "qwen4exp";
+    facts_.context = 2048;
+    facts_.vocabulary = static_cast<std::uint32_t>(tokenizer_.size());
+    facts_.stop_ids = {tokenizer_.special("<|im_end|>").value_or(0)};
+  }
+  ~FakeEngine() override {
+    {
+      const std::lock_guard lock(mutex_);
+      for (auto& [id, cancelled] : running_) *cancelled = true;
+    }
+    for (auto& thread : threads_) thread.join();
+  }
+
+  Result<RequestId> submit(Request request, std::shared_ptr<Listener> listener) override {
+    const std::lock_guard lock(mutex_);
+    if (queue_full) return fail(ErrorCode::exhausted, "256 requests are waiting, the limit");
+    const RequestId id = next_++;
+    const Script script = scripts_[std::min(requests_.size(), scripts_.size() - 1)];
+    requests_.push_back(request);
+    auto cancelled = std::make_shared<std::atomic<bool>>(false);
+    running_[id] = cancelled;
+    threads_.emplace_back([this, id, script, request = std::move(request), cancelled,
+                           listener = std::move(listener)]() mutable {
+      play(script, request, *cancelled, *listener);
+      listener.reset();
+      const std::lock_guard inner(mutex_);
+      running_.erase(id);
+    });
+    return id;
+  }
+  void cancel(RequestId id) override {
+    const std::lock_guard lock(mutex_);
+    const auto found = running_.find(id);
+    if (found == running_.end()) return;
+    *found->second = true;
+    ++cancels_;
+  }
+  const EngineFacts& facts() const override { return facts_; }
+  EngineCounters counters() const override { return {}; }
+  const Metadata& metadata() const override { return metadata_; }
+  const Tokenizer& tokenizer() const override { return tokenizer_; }
+
+  void script(std::vector<Script> scripts) { scripts_ = std::move(scripts); }
+  Request request(std::size_t index) {
+    const std::lock_guard lock(mutex_);
+    return requests_.at(index);
+  }
+  std::string prompt(std::size_t index) { return tokenizer_.decode(request(index).prompt); }
+  std::size_t running() {
+    const std::lock_guard lock(mutex_);
+    return running_.size();
+  }
+  std::size_t cancels() {
+    const std::lock_guard lock(mutex_);
+    return cancels_;
+  }
+
+  EngineFacts facts_;
+  Metadata metadata_;
+  std::atomic<bool> queue_full{false};
+
+ private:
+  std::vector<TokenId> tokens_of(const Script& script) const {
+    if (!script.bytes) return tokenizer_.encode(script.text, Specials::all);
+    std::vector<TokenId> ids;
+    for (const TokenId whole : tokenizer_.encode(script.text, Specials::all)) {
+      if (tokenizer_.kind(whole) != TokenKind::normal) {
+        ids.push_back(whole);
+        continue;
+      }
+      for (const char byte : tokenizer_.bytes(whole)) {
+        const auto single = tokenizer_.encode(std::string_view(&byte, 1), Specials::none);
+        ids.insert(ids.end(), single.begin(), single.end());
+      }
+    }
+    return ids;
+  }
+  static bool wait(std::chrono::milliseconds time, const std::atomic<bool>& cancelled) {
+    const auto end = std::chrono::steady_clock::now() + time;
+    while (!cancelled && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return !cancelled;
+  }
+  void play(const Script& script, const Request& request, const std::atomic<bool>& cancelled,
+            Listener& listener) const {
+    Completion done;
+    done.reason = script.reason;
+    done.error = script.error;
+    done.prompt_tokens = static_cast<std::uint32_t>(request.prompt.size());
+    done.cached_tokens = script.cached;
+    done.prompt_seconds = 0.5;
+    done.decode_seconds = 0.25;
+    wait(script.wait, cancelled);
+    listener.progress(done.prompt_tokens, done.prompt_tokens);
+    const std::vector<TokenId> ids = tokens_of(script);
+    do {
+      for (const TokenId id : ids) {
+        if (!wait(script.pace, cancelled)) break;
+        listener.token(id);
+        if (++done.generated_tokens == request.max_tokens) {
+          done.reason = FinishReason::length;
+          return listener.finished(done);
+        }
+      }
+    } while (script.endless && !cancelled);
+    if (cancelled) done.reason = FinishReason::cancelled;
+    listener.finished(done);
+  }
+
+  Tokenizer tokenizer_;
+  std::mutex mutex_;
+  std::vector<Script> scripts_ = {Script{}};
+  std::vector<Request> requests_;
+  std::map<RequestId, std::shared_ptr<std::atomic<bool>>> running_;
+  std::vector<std::thread> threads_;
+  RequestId next_ = 1;
+  std::size_t cancels_ = 0;
+};
+
+}  // namespace strata::server::testing
