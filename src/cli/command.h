@@ -22,7 +22,12 @@ struct Invocation {
 // Exit code of a command line that is not understood.
 inline constexpr int kUsageError = 2;
 
+void register_bench(CLI::App& app, Invocation& invocation);
+void register_chat(CLI::App& app, Invocation& invocation);
 void register_convert(CLI::App& app, Invocation& invocation);
 void register_inspect(CLI::App& app, Invocation& invocation);
+void register_logits(CLI::App& app, Invocation& invocation);
+void register_run(CLI::App& app, Invocation& invocation);
+void register_serve(CLI::App& app, Invocation& invocation);
 
 }  // namespace strata

@@ -87,8 +87,13 @@ int parse_and_run(int argc, char** argv) {
   app.require_subcommand(0, 1);
   app.set_version_flag("--version", version_text, "Print version, compiler and instruction sets");
   Invocation invocation;
+  register_serve(app, invocation);
+  register_chat(app, invocation);
+  register_run(app, invocation);
+  register_bench(app, invocation);
   register_convert(app, invocation);
   register_inspect(app, invocation);
+  register_logits(app, invocation);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& wanted) {  // --help, --version
