@@ -467,7 +467,7 @@ bool Evaluator::evaluate_compare(const Expression& expression) {
 bool Evaluator::contains(const Value& container, const Value& item) {
   if (container.is_string()) {
     const std::string& text = container.text().bytes();
-    const std::string& part = require_text(item, "the left side of 'in' a string").bytes();
+    const std::string& part = require_text(item, "a string on the left side of 'in'").bytes();
     budget_.text(text.size());
     budget_.step(text.size() / 256 * (part.size() / 64));
     return text.find(part) != std::string::npos;
@@ -579,7 +579,7 @@ Arguments Evaluator::evaluate_arguments(const std::vector<Argument>& arguments) 
       case Argument::Kind::double_star:
         if (!value.is_dict()) raise("** needs a mapping, not a '{}'", value.type_name());
         for (const auto& [key, item] : value.dict().entries()) {
-          out.named.emplace_back(require_text(key, "a key behind ** a string").bytes(), item);
+          out.named.emplace_back(require_text(key, "strings as keys behind **").bytes(), item);
         }
         break;
     }

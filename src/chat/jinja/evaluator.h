@@ -131,6 +131,7 @@ Text lower(Budget& budget, const Text& text);
 Text capitalize(Budget& budget, const Text& text);
 std::vector<Text> split_lines(const Text& text, bool keep_ends);
 Text join(Budget& budget, const Text& separator, std::span<const Text> parts);
+// The text of a string; else an error "needs WHAT, not a ...".
 const Text& require_text(const Value& value, std::string_view what);
 
 }  // namespace strata::chat::jinja

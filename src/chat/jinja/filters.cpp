@@ -222,7 +222,7 @@ Value filter_tojson(Evaluator& e, const Value& v, const Arguments& a) {
       if (width > 1000) raise("an indent of {} is above 1000", width);
       style.indent = std::string(static_cast<std::size_t>(std::max<std::int64_t>(width, 0)), ' ');
     }
-    style.item_separator.assign(1, ',');  // "=" draws a false -Wrestrict from g++ 12
+    style.item_separator.assign(1, ',');  // = ","; draws a false -Wrestrict from g++ 12
   }
   if (given(bound[2])) {
     const auto pair = iterate(e.budget(), *bound[2]);

@@ -137,7 +137,7 @@ Value new_namespace(Evaluator& evaluator, const Arguments& arguments) {
   const Dict dict = collect(evaluator, "namespace", arguments);
   std::vector<std::pair<std::string, Value>> attributes;
   for (const auto& [key, value] : dict.entries()) {
-    attributes.emplace_back(require_text(key, "a name of namespace a string").bytes(), value);
+    attributes.emplace_back(require_text(key, "strings as names of a namespace").bytes(), value);
   }
   return evaluator.new_namespace(std::move(attributes));
 }
@@ -149,7 +149,7 @@ Value raise_exception(Evaluator& evaluator, const Arguments& arguments) {
 
 Value strftime_now(Evaluator&, const Arguments& arguments) {
   const auto bound = bind("strftime_now", arguments, {"format"}, 1);
-  const Text& format = require_text(*bound[0], "strftime_now's format a string");
+  const Text& format = require_text(*bound[0], "a string as the format of strftime_now");
   if (format.size() > 200) raise("strftime_now's format has more than 200 bytes");
   const std::time_t now = std::time(nullptr);
   std::tm local = {};

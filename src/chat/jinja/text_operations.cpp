@@ -10,8 +10,7 @@ namespace strata::chat::jinja {
 const Text& require_text(const Value& value, std::string_view what) {
   if (value.is_undefined()) raise("{}", value.undefined_reason());
   if (!value.is_string()) {
-    // `what` reads "the left side of 'in' a string": subject and noun around the verb.
-    raise("needs {}, not '{}'", what, value.type_name());
+    raise("needs {}, not a '{}'", what, value.type_name());
   }
   return value.text();
 }
