@@ -410,6 +410,10 @@ TEST(Convert, draft_block_laid_beside_the_trunk) {
   ASSERT_EQ(gain.size(), 256u);
   for (std::size_t i = 0; i < raw.size(); ++i) EXPECT_EQ(gain[i], 1.0f + raw[i]);
   EXPECT_EQ(out->shape("blk.8.nextn.enorm.weight"), (std::vector<std::uint64_t>{64}));
+  EXPECT_EQ(out->floats("blk.8.nextn.enorm.weight")[9],
+            1.0f + mtp.floats("mtp.pre_fc_norm_embedding.weight")[9]);
+  EXPECT_EQ(out->floats("blk.8.nextn.hc_head_norm.weight")[9],
+            1.0f + mtp.floats("mtp.hyper_connection_mixer.hc_norm.weight")[9]);
   EXPECT_EQ(out->floats("blk.8.nextn.hc_head_down.weight"),
             mtp.floats("mtp.hyper_connection_mixer.input_mix_weight_down.weight"));
   EXPECT_EQ(rows(out->floats("blk.8.ffn_up_exps.weight"), 11, 1, 32 * 64),
