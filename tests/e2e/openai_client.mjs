@@ -1,0 +1,239 @@
+// The official `openai` client against `strata serve` with a real model.
+//
+//   STRATA_PROGRAM=build/release/strata node tests/e2e/openai_client.mjs [MODEL.gguf]
+//
+// Without MODEL.gguf (or STRATA_MODEL) the demo model is served, and its answers are judged too.
+import assert from 'node:assert/strict';
+import OpenAI from 'openai';
+import { Checks, runProgram, startServer } from './server.mjs';
+
+const model = process.argv[2] ?? process.env.STRATA_MODEL;
+const server = await startServer([...(model ? ['-m', model] : []), '--parallel', '4']);
+const client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'none', maxRetries: 0 });
+const checks = new Checks();
+
+const quick = { chat_template_kwargs: { enable_thinking: false }, temperature: 0, max_tokens: 64 };
+const capital = [{ role: 'user', content: 'What is the capital of Netherlands?' }];
+const weatherTool = {
+  type: 'function',
+  function: {
+    name: 'get_weather',
+    description: 'Get the current weather of a city.',
+    parameters: {
+      type: 'object',
+      properties: {
+        city: { type: 'string', description: 'city name' },
+        unit: { type: 'string', enum: ['celsius', 'fahrenheit'] },
+      },
+      required: ['city'],
+    },
+  },
+};
+
+async function collect(stream) {
+  const all = { role: '', content: '', reasoning: '', finish: null, usage: null, chunks: 0 };
+  for await (const chunk of stream) {
+    all.chunks += 1;
+    if (chunk.usage) all.usage = chunk.usage;
+    const choice = chunk.choices[0];
+    if (!choice) continue;
+    all.role += choice.delta.role ?? '';
+    all.content += choice.delta.content ?? '';
+    all.reasoning += choice.delta.reasoning_content ?? '';
+    if (choice.finish_reason) all.finish = choice.finish_reason;
+  }
+  return all;
+}
+
+async function expectStatus(promise, status, check) {
+  const error = await promise.then(
+    () => assert.fail('the request was accepted'),
+    (caught) => caught,
+  );
+  assert.equal(error.status, status, String(error));
+  check?.(error);
+}
+
+let whole;
+
+await checks.run('the models are listed', async () => {
+  const models = [];
+  for await (const entry of client.models.list()) models.push(entry.id);
+  assert.equal(models.length, 1);
+  assert.equal((await client.models.retrieve(models[0])).id, models[0]);
+  await expectStatus(client.models.retrieve('no-such-model'), 404);
+});
+
+await checks.run('a chat is answered whole', async () => {
+  whole = await client.chat.completions.create({ model: 'any', messages: capital, ...quick });
+  const choice = whole.choices[0];
+  assert.equal(whole.object, 'chat.completion');
+  assert.equal(choice.message.role, 'assistant');
+  assert.ok(choice.message.content.length > 0);
+  assert.ok(['stop', 'length'].includes(choice.finish_reason));
+  const { usage } = whole;
+  assert.equal(usage.total_tokens, usage.prompt_tokens + usage.completion_tokens);
+  assert.ok(usage.prompt_tokens > 5 && usage.completion_tokens > 0);
+  if (!model) assert.match(choice.message.content, /Amsterdam/);
+});
+
+await checks.run('a chat is streamed, with the same text', async () => {
+  const stream = await client.chat.completions.create({
+    model: 'any', messages: capital, ...quick, stream: true,
+  });
+  const all = await collect(stream);
+  assert.equal(all.role, 'assistant');
+  assert.equal(all.content, whole.choices[0].message.content);
+  assert.equal(all.finish, whole.choices[0].finish_reason);
+  assert.equal(all.usage, null);
+  assert.ok(all.chunks > 2);
+});
+
+await checks.run('a stream carries usage when asked', async () => {
+  const stream = await client.chat.completions.create({
+    model: 'any', messages: capital, ...quick, stream: true, stream_options: { include_usage: true },
+  });
+  const all = await collect(stream);
+  assert.equal(all.usage.prompt_tokens, whole.usage.prompt_tokens);
+  assert.equal(all.usage.completion_tokens, whole.usage.completion_tokens);
+});
+
+await checks.run('thinking is reported apart from the answer', async () => {
+  const stream = await client.chat.completions.create({
+    model: 'any', messages: capital, temperature: 0, max_tokens: 200, reasoning_effort: 'low',
+    stream: true, stream_options: { include_usage: true },
+  });
+  const all = await collect(stream);
+  assert.ok(all.reasoning.length > 0);
+  assert.ok(all.usage.completion_tokens_details.reasoning_tokens > 0);
+  assert.doesNotMatch(all.content + all.reasoning, /<\/?think>/);
+});
+
+const toolRequest = {
+  model: 'any',
+  messages: [{ role: 'user', content: 'Weather for Oslo, please.' }],
+  tools: [weatherTool],
+  ...quick,
+};
+
+await checks.run('a tool is called, whole', async () => {
+  const answer = await client.chat.completions.create(toolRequest);
+  const choice = answer.choices[0];
+  if (model && !choice.message.tool_calls) return;
+  assert.equal(choice.finish_reason, 'tool_calls');
+  assert.equal(choice.message.tool_calls.length, 1);
+  const call = choice.message.tool_calls[0];
+  assert.equal(call.type, 'function');
+  assert.equal(call.function.name, 'get_weather');
+  assert.equal(JSON.parse(call.function.arguments).city, 'Oslo');
+
+  const next = await client.chat.completions.create({
+    ...toolRequest,
+    messages: [
+      ...toolRequest.messages,
+      choice.message,
+      {
+        role: 'tool', tool_call_id: call.id,
+        content: '{"temperature": 13, "condition": "sunny"}',
+      },
+    ],
+  });
+  assert.equal(next.choices[0].finish_reason, 'stop');
+  if (!model) assert.match(next.choices[0].message.content, /13/);
+});
+
+await checks.run("a tool is called, streamed with the client's own helper", async () => {
+  const runner = client.chat.completions.stream(toolRequest);
+  const message = await runner.finalMessage();
+  if (model && !message.tool_calls) return;
+  assert.equal(message.tool_calls[0].function.name, 'get_weather');
+  assert.equal(JSON.parse(message.tool_calls[0].function.arguments).city, 'Oslo');
+});
+
+await checks.run('tool_choice none hides the tools', async () => {
+  const shown = await client.chat.completions.create(toolRequest);
+  const hidden = await client.chat.completions.create({ ...toolRequest, tool_choice: 'none' });
+  assert.ok(hidden.usage.prompt_tokens < shown.usage.prompt_tokens - 50);
+});
+
+await checks.run('a limit ends the answer with finish_reason length', async () => {
+  const answer = await client.chat.completions.create({
+    model: 'any', messages: capital, ...quick, max_tokens: 2,
+  });
+  assert.equal(answer.choices[0].finish_reason, 'length');
+  assert.equal(answer.usage.completion_tokens, 2);
+});
+
+await checks.run('a stop string cuts the answer', async () => {
+  const text = whole.choices[0].message.content;
+  const stop = text.slice(4, 9);
+  const answer = await client.chat.completions.create({
+    model: 'any', messages: capital, ...quick, stop: [stop],
+  });
+  assert.equal(answer.choices[0].message.content ?? '', text.slice(0, text.indexOf(stop)));
+  assert.equal(answer.choices[0].finish_reason, 'stop');
+});
+
+await checks.run('bad fields are BadRequestError and named', async () => {
+  const request = { model: 'any', messages: capital, ...quick };
+  const named = (param) => (error) => {
+    assert.ok(error instanceof OpenAI.BadRequestError);
+    assert.equal(error.type, 'invalid_request_error');
+    assert.equal(error.param, param);
+  };
+  const create = (extra) => client.chat.completions.create({ ...request, ...extra });
+  await expectStatus(create({ logprobs: true }), 400, named('logprobs'));
+  await expectStatus(create({ temperature: -1 }), 400, named('temperature'));
+  await expectStatus(create({ n: 2 }), 400, named('n'));
+  await expectStatus(create({ strange_field: 1 }), 400, named('strange_field'));
+});
+
+await checks.run('a conversation that is too long says by how much', async () => {
+  const messages = [{ role: 'user', content: 'word '.repeat(100000) }];
+  await expectStatus(
+    client.chat.completions.create({ model: 'any', messages, ...quick }),
+    400,
+    (error) => assert.equal(error.code, 'context_length_exceeded'),
+  );
+});
+
+await checks.run('an aborted stream stops the engine', async () => {
+  const stream = await client.chat.completions.create({
+    model: 'any', messages: [{ role: 'user', content: 'Tell me a story about a lighthouse.' }],
+    temperature: 1, seed: 1, stream: true,
+  });
+  let chunks = 0;
+  for await (const chunk of stream) {
+    assert.ok(chunk.id);
+    chunks += 1;
+    if (chunks === 3) break;
+  }
+  stream.controller.abort();
+  const answer = await client.chat.completions.create({ model: 'any', messages: capital, ...quick });
+  assert.equal(answer.choices[0].message.content, whole.choices[0].message.content);
+});
+
+await checks.run('eight chats at once get the answer of one', async () => {
+  const create = () => client.chat.completions.create({ model: 'any', messages: capital, ...quick });
+  for (const answer of await Promise.all(Array.from({ length: 8 }, create))) {
+    assert.equal(answer.choices[0].message.content, whole.choices[0].message.content);
+  }
+});
+
+await checks.run('a busy port is one clear sentence', async () => {
+  const second = await runProgram(['serve', '--port', String(server.port)]);
+  assert.equal(second.code, 1);
+  assert.equal(
+    second.stderr.trim(),
+    `strata: port ${server.port} on 127.0.0.1 is in use by another program; ` +
+      'choose another with --port',
+  );
+});
+
+await checks.run('SIGTERM ends the server with exit code 0', async () => {
+  assert.equal(await server.stop(), 0);
+  assert.match(server.output.stdout, /base URL http:\/\/127\.0\.0\.1:\d+\/v1/);
+});
+
+if (server.child.exitCode === null) await server.stop();
+process.exit(checks.finish());
