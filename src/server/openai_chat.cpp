@@ -1,6 +1,7 @@
 #include "server/openai_chat.h"
 
 #include <boost/json.hpp>
+#include <cmath>
 #include <ctime>
 #include <random>
 
@@ -44,8 +45,12 @@ json::object usage_of(const ChatResult& result) {
           {"completion_tokens_details", {{"reasoning_tokens", result.reasoning_tokens}}}};
 }
 
+double rounded(double value) {
+  return std::round(value * 1000) / 1000;
+}
+
 json::value ratio(double numerator, double denominator) {
-  return denominator > 0 ? json::value(numerator / denominator) : json::value(nullptr);
+  return denominator > 0 ? json::value(rounded(numerator / denominator)) : json::value(nullptr);
 }
 
 // llama.cpp's names. `prompt_n` counts what was read, without what the cache held.
@@ -56,11 +61,11 @@ json::object timings_of(const ChatResult& result) {
   const double predicted_ms = result.decode_seconds * 1000;
   return {{"cache_n", result.cached_tokens},
           {"prompt_n", result.prompt_tokens - result.cached_tokens},
-          {"prompt_ms", prompt_ms},
+          {"prompt_ms", rounded(prompt_ms)},
           {"prompt_per_token_ms", ratio(prompt_ms, read)},
           {"prompt_per_second", ratio(read, result.prompt_seconds)},
           {"predicted_n", result.completion_tokens},
-          {"predicted_ms", predicted_ms},
+          {"predicted_ms", rounded(predicted_ms)},
           {"predicted_per_token_ms", ratio(predicted_ms, predicted)},
           {"predicted_per_second", ratio(predicted, result.decode_seconds)}};
 }
