@@ -93,6 +93,7 @@ int parse_and_run(int argc, char** argv) {
   register_bench(app, invocation);
   register_convert(app, invocation);
   register_inspect(app, invocation);
+  register_tokenize(app, invocation);
   register_logits(app, invocation);
   try {
     app.parse(argc, argv);

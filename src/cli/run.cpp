@@ -89,6 +89,7 @@ Result<int> run_run(RunArguments& arguments) {
     print_event(event, arguments.talk.show_thinking);
   }));
   print_now("\n", stdout);
+  if (arguments.talk.show_thinking) print_now("\n", stderr);
   if (result.finish == server::ChatFinish::length)
     fmt::print(stderr, "strata: the answer was cut at {} tokens\n", result.completion_tokens);
   return 0;

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <random>
 
+#include "base/log.h"
 #include "cli/default_model.h"
 
 namespace strata {
@@ -109,6 +110,7 @@ Sampling sampling_of(const TalkArguments& a, const EngineFacts& facts) {
 }
 
 Result<std::unique_ptr<Talk>> Talk::open(TalkArguments arguments) {
+  set_log_level("warning");  // the terminal is for the conversation
   auto talk = std::make_unique<Talk>();
   STRATA_ASSIGN(arguments.engine.model_path, model_or_default(arguments.engine.model_path));
   STRATA_ASSIGN(talk->engine_, Engine::open(real_files(), arguments.engine));
