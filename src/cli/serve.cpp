@@ -94,10 +94,10 @@ Result<int> run_serve(ServeArguments& arguments) {
   STRATA_ASSIGN(arguments.engine.model_path, model_or_default(arguments.engine.model_path));
   STRATA_TRY(StopSignal::install());
   server::Api api(arguments.host);
-  STRATA_TRY(listener->start(
-      [&api](server::HttpRequest request, std::shared_ptr<server::ResponseWriter> writer) {
-        api.handle(request, writer);
-      }));
+  STRATA_TRY(listener->start([&api](const server::HttpRequest& request,
+                                    const std::shared_ptr<server::ResponseWriter>& writer) {
+    api.handle(request, writer);
+  }));
 
   // A failure below must not leave handlers with an Api that is gone.
   const auto serve = [&]() -> Status {

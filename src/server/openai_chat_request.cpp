@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <random>
 
 #include "base/json.h"
@@ -132,11 +133,12 @@ Answer<void> check_fields(const json::object& body) {
 Answer<void> read_float(const json::object& body, std::string_view key, float& out) {
   auto number = find_number(body, key, kBody);
   if (!number) return tl::unexpected<ApiError>(api_error(number.error(), key));
-  if (!*number) return {};
-  if (std::fabs(**number) > 1e6) {
-    return refuse(400, key, "'{}' is {}, which is out of range", key, **number);
+  const std::optional<double> value = *number;
+  if (!value) return {};
+  if (std::fabs(*value) > 1e6) {
+    return refuse(400, key, "'{}' is {}, which is out of range", key, *value);
   }
-  out = static_cast<float>(**number);
+  out = static_cast<float>(*value);
   return {};
 }
 
@@ -162,9 +164,9 @@ Answer<Sampling> read_sampling(const json::object& body, Sampling sampling) {
   }
   auto top_k = read_integer(body, "top_k");
   if (!top_k) return tl::unexpected<ApiError>(std::move(top_k).error());
-  if (*top_k) {
+  if (const std::optional<std::int64_t> given_top_k = *top_k) {
     constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
-    const std::int64_t value = **top_k;
+    const std::int64_t value = *given_top_k;
     if (value < -1 || value > kLargest) {
       return refuse(400, "top_k", "'top_k' is {}, allowed is 0 (off) to {}", value, kLargest);
     }
@@ -172,8 +174,8 @@ Answer<Sampling> read_sampling(const json::object& body, Sampling sampling) {
   }
   auto seed = read_integer(body, "seed");
   if (!seed) return tl::unexpected<ApiError>(std::move(seed).error());
-  if (*seed && **seed != -1) {
-    sampling.seed = static_cast<std::uint64_t>(**seed);
+  if (const std::int64_t value = seed->value_or(-1); value != -1) {
+    sampling.seed = static_cast<std::uint64_t>(value);
   } else if (sampling.temperature > 0) {
     std::random_device device;
     sampling.seed = (std::uint64_t{device()} << 32) | device();
@@ -189,14 +191,15 @@ Answer<Sampling> read_sampling(const json::object& body, Sampling sampling) {
 // Absent, null, 0 and -1: the room that is left.
 Answer<std::uint64_t> read_max_tokens(const json::object& body) {
   for (const std::string_view key : {"max_completion_tokens", "max_tokens"}) {
-    auto value = read_integer(body, key);
-    if (!value) return tl::unexpected<ApiError>(std::move(value).error());
-    if (!*value) continue;
-    if (**value < -1) {
+    auto read = read_integer(body, key);
+    if (!read) return tl::unexpected<ApiError>(std::move(read).error());
+    const std::optional<std::int64_t> value = *read;
+    if (!value) continue;
+    if (*value < -1) {
       return refuse(400, key, "'{}' is {}; it must be positive, or 0 or -1 for no limit of its own",
-                    key, **value);
+                    key, *value);
     }
-    return **value <= 0 ? 0 : static_cast<std::uint64_t>(**value);
+    return *value <= 0 ? 0 : static_cast<std::uint64_t>(*value);
   }
   return std::uint64_t{0};
 }
@@ -301,11 +304,11 @@ Answer<json::object> read_template_arguments(const json::object& body) {
                     flag);
     }
   }
-  auto effort = read_effort(body, arguments);
-  if (!effort) return tl::unexpected<ApiError>(std::move(effort).error());
-  if (*effort) {
-    arguments["reasoning_effort"] = **effort;
-    if (**effort == "none") arguments["enable_thinking"] = false;
+  auto read = read_effort(body, arguments);
+  if (!read) return tl::unexpected<ApiError>(std::move(read).error());
+  if (const std::optional<std::string>& effort = *read) {
+    arguments["reasoning_effort"] = *effort;
+    if (*effort == "none") arguments["enable_thinking"] = false;
   }
   return arguments;
 }

@@ -124,7 +124,7 @@ Answer<std::vector<chat::ToolCall>> parse_calls(const json::value& value,
 Answer<chat::Message> parse_message(const json::value& value, const std::string& place) {
   const auto* object = value.if_object();
   if (object == nullptr) return refuse(400, place, "'{}' must be an object", place);
-  const auto failed = [](auto&& result) {
+  const auto failed = [](auto& result) {
     return tl::unexpected<ApiError>(std::move(result).error());
   };
   chat::Message message;
