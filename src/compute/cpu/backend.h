@@ -105,7 +105,7 @@ class CpuBackend final : public Backend {
   Rows a_, b_, c_, d_, e_;    // projections of the block at hand
   Rows index_q_, index_k_, rotation_;
   std::vector<float> block_rotation_;
-  std::vector<float> zeros_;        // a row before the start of a sequence
+  std::vector<float> zeros_;                          // a row before the start of a sequence
   std::vector<std::vector<std::uint32_t>> selected_;  // [rows] cells, ascending
   struct Routed {
     std::uint32_t row = 0, expert = 0;
