@@ -93,7 +93,7 @@ inline constexpr std::string_view kVersion = "{version}";
 inline constexpr unsigned kBlockSize = {block};  // code points of a block
 
 // kBlocks[kBlockOf[c / kBlockSize]] holds the entries of a block, four bits a code point, the
-// lowest bits first: the class (tokenizer/unicode.h), and 8 if NFC may change or move the character.
+// lowest bits first: the class (tokenizer/unicode.h), and 8 if NFC may change or move it.
 extern const std::uint8_t kBlockOf[{index}];
 extern const std::uint8_t kBlocks[{blocks}][kBlockSize / 2];
 
