@@ -1,6 +1,7 @@
 // Sparse attention of the CPU backend: cells, indexer, selection, softmax. Each row reads keys,
 // values and index keys as they stand in the cache, its own included.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -54,9 +55,11 @@ void CpuBackend::attention(const AttentionWeights& weights, std::uint32_t layer)
   point(queries, a_, rows_);
   point(keys, b_, rows_);
   point(values, c_, rows_);
-  std::vector<Product> products = {{weights.q, mixed.data(), queries.data(), rows_},
-                                   {weights.k, mixed.data(), keys.data(), rows_},
-                                   {weights.v, mixed.data(), values.data(), rows_}};
+  const QuantizedRow* bytes =
+      quantize(std::array{weights.q, weights.k, weights.v}, mixed.data(), rows_, bytes_mixed_);
+  std::vector<Product> products = {{weights.q, mixed.data(), queries.data(), rows_, bytes},
+                                   {weights.k, mixed.data(), keys.data(), rows_, bytes},
+                                   {weights.v, mixed.data(), values.data(), rows_, bytes}};
   if (s.block > 0) {
     index_q_.resize(rows_, std::size_t{s.indexer_heads} * s.indexer_dim);
     index_k_.resize(rows_, s.indexer_dim);
@@ -81,7 +84,8 @@ void CpuBackend::attention(const AttentionWeights& weights, std::uint32_t layer)
   });
   point(gated, e_, rows_);
   point(y, out_, rows_);
-  multiply(std::vector<Product>{{weights.out, gated.data(), y.data(), rows_}});
+  bytes = quantize({&weights.out, 1}, gated.data(), rows_, bytes_inner_);
+  multiply(std::vector<Product>{{weights.out, gated.data(), y.data(), rows_, bytes}});
 }
 
 void CpuBackend::store_cells(const AttentionWeights& weights, const Part& part, LayerState& state) {

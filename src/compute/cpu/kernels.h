@@ -11,6 +11,8 @@
 #include <span>
 #include <string_view>
 
+#include "compute/cpu/int_blocks.h"
+
 namespace strata::cpu {
 
 constexpr std::size_t kPanelRows = 64;  // outputs of one gemm panel
@@ -50,6 +52,15 @@ struct Kernels {
   // out[d] = sum over i of weights[i] * rows[i][d], in the order of i
   void (*weighted_rows)(const float* weights, const float* const* rows, std::size_t count,
                         std::size_t n, float* out);
+
+  // Activations to bytes (int_blocks.h); room for whole blocks of 256.
+  void (*quantize_row)(const float* x, std::size_t n, std::int8_t* values, float* scales,
+                       std::int16_t* sums);
+  // y[t][r] = row r . x[t] for at most 16 rows of a block format; `width` values a row.
+  void (*int_gemm)(const IntFormat& format, const std::byte* const* rows, std::size_t row_count,
+                   std::size_t width, const QuantizedRow* x, float* const* y, std::size_t tokens);
+  // One block of a format that has an int_format; for tests.
+  void (*unpack)(TensorType type, const std::byte* source, std::size_t groups, IntBlock& block);
 };
 
 extern const Kernels kPortable;

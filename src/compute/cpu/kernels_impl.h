@@ -9,9 +9,9 @@ using IntLanes = std::int32_t __attribute__((vector_size(64)));
 #define STRATA_INLINE static inline __attribute__((always_inline))
 
 STRATA_INLINE Lanes fma_lanes(const Lanes& a, const Lanes& b, const Lanes& c) {
-#if defined(__AVX512F__)
+#if defined(STRATA_AVX512)
   return (Lanes)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
-#elif defined(__FMA__)
+#elif defined(STRATA_AVX2)
   union Halves {
     Lanes whole;
     __m256 half[2];
@@ -131,11 +131,55 @@ static void gemm(const float* panel, std::size_t depth, const float* const* x, f
   for (; t < tokens; ++t) gemm_tile<1>(panel, depth, x + t, y + t, rows, first);
 }
 
-static void pack(const float* const* rows, std::size_t depth, float* panel) {
-  for (std::size_t i = 0; i < kLanes; ++i) {
-    const float* row = rows[i];
-    for (std::size_t k = 0; k < depth; ++k) panel[k * kPanelRows + i] = row ? row[k] : 0.0f;
+// 16 rows of 16 dwords become 16 columns.
+STRATA_INLINE void transpose_dwords(const void* const* rows, void* columns) {
+#if defined(STRATA_AVX512)
+  __m512i r[16], t[16];
+  for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_si512(rows[i]);
+  for (int i = 0; i < 8; ++i) {
+    t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
+    t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
   }
+  for (int i = 0; i < 4; ++i) {
+    r[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
+    r[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
+    r[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
+    r[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
+  }
+  auto* out = static_cast<__m512i*>(columns);
+  for (int c = 0; c < 4; ++c) {  // 128-bit lane L of r[4 i + c] is column 4 L + c of rows 4 i ...
+    const __m512i a0 = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x88);
+    const __m512i a1 = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0x88);
+    const __m512i b0 = _mm512_shuffle_i32x4(r[c], r[4 + c], 0xdd);
+    const __m512i b1 = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0xdd);
+    _mm512_store_si512(out + c, _mm512_shuffle_i32x4(a0, a1, 0x88));
+    _mm512_store_si512(out + 4 + c, _mm512_shuffle_i32x4(b0, b1, 0x88));
+    _mm512_store_si512(out + 8 + c, _mm512_shuffle_i32x4(a0, a1, 0xdd));
+    _mm512_store_si512(out + 12 + c, _mm512_shuffle_i32x4(b0, b1, 0xdd));
+  }
+#else
+  auto* out = static_cast<std::uint32_t*>(columns);
+  for (std::size_t i = 0; i < 16; ++i) {
+    std::uint32_t row[16];
+    std::memcpy(row, rows[i], sizeof row);
+    for (std::size_t c = 0; c < 16; ++c) out[16 * c + i] = row[c];
+  }
+#endif
+}
+
+static void pack(const float* const* rows, std::size_t depth, float* panel) {
+  alignas(64) static constexpr float zeros[kLanes] = {};
+  alignas(64) float columns[kLanes][kLanes];
+  for (std::size_t k = 0; k + kLanes <= depth; k += kLanes) {
+    const void* sources[kLanes];
+    for (std::size_t i = 0; i < kLanes; ++i) sources[i] = rows[i] ? rows[i] + k : zeros;
+    transpose_dwords(sources, columns);
+    for (std::size_t i = 0; i < kLanes; ++i)
+      std::memcpy(panel + (k + i) * kPanelRows, columns[i], sizeof columns[i]);
+  }
+  for (std::size_t k = depth / kLanes * kLanes; k < depth; ++k)
+    for (std::size_t i = 0; i < kLanes; ++i)
+      panel[k * kPanelRows + i] = rows[i] ? rows[i][k] : 0.0f;
 }
 
 static float dot(const float* a, const float* b, std::size_t n) {
@@ -254,6 +298,11 @@ static void weighted_rows(const float* weights, const float* const* rows, std::s
   });
 }
 
+// Unpacking first: the products use it.
+#include "compute/cpu/unpack_impl.h"
+// The products.
+#include "compute/cpu/int_gemm_impl.h"
+
 static constexpr Kernels make_table(std::string_view isa) {
   Kernels table{};
   table.isa = isa;
@@ -271,6 +320,11 @@ static constexpr Kernels make_table(std::string_view isa) {
   table.delta_step = delta_step;
   table.softmax = softmax;
   table.weighted_rows = weighted_rows;
+  table.quantize_row = quantize_row;
+  table.int_gemm = int_gemm;
+  table.unpack = [](TensorType type, const std::byte* source, std::size_t groups, IntBlock& out) {
+    unpack_of(type)(source, groups, out);
+  };
   return table;
 }
 
