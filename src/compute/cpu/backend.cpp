@@ -10,7 +10,7 @@
 namespace strata::cpu {
 namespace {
 
-constexpr std::size_t kPanelDepth = 512;  // inputs of one panel: 128 KiB, and whole 256-blocks
+constexpr std::size_t kPanelDepth = 256;  // inputs of one panel: whole 256-blocks
 
 }  // namespace
 
@@ -198,14 +198,23 @@ void CpuBackend::float_panel(const Product& product, std::size_t first_row) {
     const std::size_t offset = k / type.block_values * type.block_bytes;
     const std::size_t bytes = depth / type.block_values * type.block_bytes;
     for (std::size_t group = 0; group < rows; group += kLanes) {
+      const std::byte* stored[kLanes] = {};
+      for (std::size_t i = 0; i < std::min(kLanes, rows - group); ++i) {
+        stored[i] = m.row(first_row + group + i) + offset;
+        __builtin_prefetch(stored[i] + bytes);
+        __builtin_prefetch(stored[i] + bytes + 64);
+        __builtin_prefetch(stored[i] + bytes + 128);
+      }
+      float* into = scratch.panel.data() + group;
+      if (kernels_.pack(m.type, stored, depth, into)) continue;
       const float* decoded[kLanes] = {};
       for (std::size_t i = 0; i < std::min(kLanes, rows - group); ++i) {
-        float* into = scratch.decoded.data() + i * kPanelDepth;
+        float* row = scratch.decoded.data() + i * kPanelDepth;
         // The loader has checked type and sizes: this cannot fail.
-        (void)decode(m.type, {m.row(first_row + group + i) + offset, bytes}, {into, depth});
-        decoded[i] = into;
+        (void)decode(m.type, {stored[i], bytes}, {row, depth});
+        decoded[i] = row;
       }
-      kernels_.pack(decoded, depth, scratch.panel.data() + group);
+      kernels_.pack_floats(decoded, depth, into);
     }
     for (std::size_t t = 0; t < product.tokens; ++t) scratch.x[t] = product.x[t] + k;
     kernels_.gemm(scratch.panel.data(), depth, scratch.x.data(), scratch.y.data(), product.tokens,

@@ -25,8 +25,10 @@ struct Kernels {
   // is [depth][kPanelRows]. `first` starts from 0, else from what stands in y.
   void (*gemm)(const float* panel, std::size_t depth, const float* const* x, float* const* y,
                std::size_t tokens, std::size_t rows, bool first);
-  // panel[k][lane] = row[k] for 16 rows at a time; rows[i] of missing rows are null (zeros).
-  void (*pack)(const float* const* rows, std::size_t depth, float* panel);
+  // panel[k][lane] = row[k] for 16 rows as stored (missing rows are null: zeros). False for types
+  // without a short way, which are decoded first and go through pack_floats.
+  bool (*pack)(TensorType type, const std::byte* const* rows, std::size_t depth, float* panel);
+  void (*pack_floats)(const float* const* rows, std::size_t depth, float* panel);
 
   float (*dot)(const float* a, const float* b, std::size_t n);
   // y = x / sqrt(mean(x^2) + epsilon) * gain

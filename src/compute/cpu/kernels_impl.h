@@ -167,17 +167,87 @@ STRATA_INLINE void transpose_dwords(const void* const* rows, void* columns) {
 #endif
 }
 
-static void pack(const float* const* rows, std::size_t depth, float* panel) {
-  alignas(64) static constexpr float zeros[kLanes] = {};
+// The dwords at byte `offset` of 16 rows, as 16 columns; zeros for missing rows.
+STRATA_INLINE void column_dwords(const std::byte* const* rows, std::size_t offset, void* columns) {
+  alignas(64) static constexpr std::byte zeros[64] = {};
+  const void* sources[kLanes];
+  for (std::size_t i = 0; i < kLanes; ++i) sources[i] = rows[i] ? rows[i] + offset : zeros;
+  transpose_dwords(sources, columns);
+}
+
+// 16 inputs of 16 F32 rows into the panel.
+STRATA_INLINE void pack_f32(const std::byte* const* rows, std::size_t k, float* panel) {
   alignas(64) float columns[kLanes][kLanes];
-  for (std::size_t k = 0; k + kLanes <= depth; k += kLanes) {
-    const void* sources[kLanes];
-    for (std::size_t i = 0; i < kLanes; ++i) sources[i] = rows[i] ? rows[i] + k : zeros;
-    transpose_dwords(sources, columns);
-    for (std::size_t i = 0; i < kLanes; ++i)
-      std::memcpy(panel + (k + i) * kPanelRows, columns[i], sizeof columns[i]);
+  column_dwords(rows, k * 4, columns);
+  for (std::size_t i = 0; i < kLanes; ++i) store(panel + i * kPanelRows, load(columns[i]));
+}
+// 32 inputs of BF16 rows: a dword holds two, the upper halves of their floats.
+STRATA_INLINE void pack_bf16(const std::byte* const* rows, std::size_t k, float* panel) {
+  alignas(64) std::int32_t columns[kLanes][kLanes];
+  column_dwords(rows, k * 2, columns);
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    IntLanes both;
+    std::memcpy(&both, columns[i], sizeof both);
+    store(panel + 2 * i * kPanelRows, (Lanes)(both << 16));
+    store(panel + (2 * i + 1) * kPanelRows, (Lanes)(both & static_cast<std::int32_t>(0xffff0000)));
   }
-  for (std::size_t k = depth / kLanes * kLanes; k < depth; ++k)
+}
+// 32 inputs of Q8_0 rows: one block of each.
+STRATA_INLINE void pack_q8_0(const std::byte* const* rows, std::size_t k, float* panel) {
+  const std::size_t offset = k / 32 * sizeof(quant::BlockQ8_0);
+  alignas(64) std::byte codes[kLanes][64] = {};  // the second half of a row stays unused
+  float d[kLanes] = {};
+  const std::byte* sources[kLanes];
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    sources[i] = codes[i];
+    if (!rows[i]) continue;
+    const auto* block = reinterpret_cast<const quant::BlockQ8_0*>(rows[i] + offset);
+    std::memcpy(codes[i], block->qs, sizeof block->qs);
+    d[i] = quant::load_half(block->d);
+  }
+  alignas(64) std::int32_t columns[kLanes][kLanes];
+  column_dwords(sources, 0, columns);
+  const Lanes scale = load(d);
+  for (std::size_t i = 0; i < 8; ++i) {
+    IntLanes four;
+    std::memcpy(&four, columns[i], sizeof four);
+    for (int j = 0; j < 4; ++j) {
+      const IntLanes value = (four << (24 - 8 * j)) >> 24;
+      store(panel + (4 * i + static_cast<std::size_t>(j)) * kPanelRows,
+            __builtin_convertvector(value, Lanes) * scale);
+    }
+  }
+}
+
+// False for types and depths that have no short way: they are decoded first.
+static bool pack(TensorType type, const std::byte* const* rows, std::size_t depth, float* panel) {
+  const std::size_t step = type == TensorType::F32 ? 16 : 32;
+  if (depth % step != 0) return false;
+  for (std::size_t k = 0; k < depth; k += step) {
+    float* at = panel + k * kPanelRows;
+    switch (type) {
+      case TensorType::F32:
+        pack_f32(rows, k, at);
+        break;
+      case TensorType::BF16:
+        pack_bf16(rows, k, at);
+        break;
+      case TensorType::Q8_0:
+        pack_q8_0(rows, k, at);
+        break;
+      default:
+        return false;
+    }
+  }
+  return true;
+}
+
+static void pack_floats(const float* const* rows, std::size_t depth, float* panel) {
+  const std::byte* bytes[kLanes];
+  for (std::size_t i = 0; i < kLanes; ++i) bytes[i] = reinterpret_cast<const std::byte*>(rows[i]);
+  std::size_t k = 0;
+  for (; k + kLanes <= depth; k += kLanes) pack_f32(bytes, k, panel + k * kPanelRows);
+  for (; k < depth; ++k)
     for (std::size_t i = 0; i < kLanes; ++i)
       panel[k * kPanelRows + i] = rows[i] ? rows[i][k] : 0.0f;
 }
@@ -308,6 +378,7 @@ static constexpr Kernels make_table(std::string_view isa) {
   table.isa = isa;
   table.gemm = gemm;
   table.pack = pack;
+  table.pack_floats = pack_floats;
   table.dot = dot;
   table.rms_norm = rms_norm;
   table.l2_norm = l2_norm;
