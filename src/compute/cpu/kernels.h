@@ -68,6 +68,7 @@ struct Kernels {
 extern const Kernels kPortable;
 extern const Kernels kAvx2;
 extern const Kernels kAvx512;
+extern const Kernels kAvx512Vbmi;
 
 // The tables this CPU can run, best first.
 std::span<const Kernels* const> supported_kernels();

@@ -271,6 +271,73 @@ STRATA_INLINE std::uint64_t two_entries(std::uint32_t low, std::uint32_t high) {
   return low | (std::uint64_t{high} << 32);
 }
 
+#if defined(STRATA_VBMI)
+// Lattice tables by byte position: plane[p][i] is byte p of entry i, looked up 64 entries at a
+// time.
+template <std::size_t Entries, std::size_t Positions>
+struct Planes {
+  alignas(64) std::array<std::array<std::uint8_t, Entries>, Positions> plane{};
+  template <class Grid>
+  explicit Planes(const Grid& grid) {
+    for (std::size_t p = 0; p < Positions; ++p)
+      for (std::size_t i = 0; i < Entries; ++i)
+        plane[p][i] = static_cast<std::uint8_t>(grid[i] >> (8 * p));
+  }
+};
+
+// 64 look-ups in a table of up to 512 bytes; bit 8 of index i is bit i of `ninth`.
+template <std::size_t Entries>
+STRATA_INLINE __m512i look_up(const std::uint8_t* table, __m512i index, std::uint64_t ninth) {
+  const auto part = [&](std::size_t i) { return _mm512_load_si512(table + 64 * i); };
+  __m512i low = _mm512_permutex2var_epi8(part(0), index, part(1));
+  if constexpr (Entries > 128) {
+    const __mmask64 eighth = _mm512_movepi8_mask(index);
+    const __m512i second = _mm512_permutex2var_epi8(part(2), index, part(3));
+    low = _mm512_mask_blend_epi8(eighth, low, second);
+    if constexpr (Entries > 256) {
+      const __m512i third = _mm512_permutex2var_epi8(part(4), index, part(5));
+      const __m512i fourth = _mm512_permutex2var_epi8(part(6), index, part(7));
+      low = _mm512_mask_blend_epi8(ninth, low, _mm512_mask_blend_epi8(eighth, third, fourth));
+    }
+  }
+  return low;
+}
+
+// Four planes of 64 entries become 64 dwords in order (256 bytes).
+STRATA_INLINE void interleave4(const __m512i* plane, __m512i* out) {
+  const __m512i a0 = _mm512_unpacklo_epi8(plane[0], plane[1]);
+  const __m512i a1 = _mm512_unpackhi_epi8(plane[0], plane[1]);
+  const __m512i b0 = _mm512_unpacklo_epi8(plane[2], plane[3]);
+  const __m512i b1 = _mm512_unpackhi_epi8(plane[2], plane[3]);
+  // Lane L of r[j] holds entries 16 L + 4 j and the next three.
+  const __m512i r0 = _mm512_unpacklo_epi16(a0, b0), r1 = _mm512_unpackhi_epi16(a0, b0);
+  const __m512i r2 = _mm512_unpacklo_epi16(a1, b1), r3 = _mm512_unpackhi_epi16(a1, b1);
+  const __m512i s0 = _mm512_shuffle_i32x4(r0, r1, 0x44), s1 = _mm512_shuffle_i32x4(r0, r1, 0xee);
+  const __m512i s2 = _mm512_shuffle_i32x4(r2, r3, 0x44), s3 = _mm512_shuffle_i32x4(r2, r3, 0xee);
+  out[0] = _mm512_shuffle_i32x4(s0, s2, 0x88);
+  out[1] = _mm512_shuffle_i32x4(s0, s2, 0xdd);
+  out[2] = _mm512_shuffle_i32x4(s1, s3, 0x88);
+  out[3] = _mm512_shuffle_i32x4(s1, s3, 0xdd);
+}
+
+STRATA_INLINE void store_signed(std::uint8_t* codes, __m512i values, std::uint64_t signs) {
+  const __m512i middle = _mm512_set1_epi8(static_cast<char>(-128));
+  _mm512_store_si512(codes,
+                     _mm512_mask_sub_epi8(_mm512_add_epi8(values, middle), signs, middle, values));
+}
+
+// 64 entries of four bytes with their signs: a whole block of an IQ3 format.
+template <std::size_t Entries>
+STRATA_INLINE void signed_quads(const Planes<Entries, 4>& planes, __m512i index,
+                                std::uint64_t ninth, const std::uint64_t* signs,
+                                std::uint8_t* codes) {
+  __m512i plane[4], values[4];
+  for (int p = 0; p < 4; ++p) plane[p] = look_up<Entries>(planes.plane[p].data(), index, ninth);
+  interleave4(plane, values);
+  for (int w = 0; w < 4; ++w) store_signed(codes + 64 * w, values[w], signs[w]);
+}
+#endif
+
 static void unpack_iq2_xxs(const std::byte* source, std::size_t, IntBlock& out) {
   const auto& b = *reinterpret_cast<const q::BlockIQ2_XXS*>(source);
   for (int g = 0; g < 8; ++g) {
@@ -321,6 +388,18 @@ static void unpack_iq2_s(const std::byte* source, std::size_t, IntBlock& out) {
 
 static void unpack_iq3_xxs(const std::byte* source, std::size_t, IntBlock& out) {
   const auto& b = *reinterpret_cast<const q::BlockIQ3_XXS*>(source);
+#if defined(STRATA_VBMI)
+  static const Planes<256, 4> planes(q::iq3xxs_grid);
+  std::uint8_t signs[32];
+  for (int g = 0; g < 8; ++g) {
+    const std::uint32_t tail = q::load_u32(b.scales_signs + 4 * g);
+    out.scales[g] = static_cast<std::int16_t>(2 * (tail >> 28) + 1);
+    for (int l = 0; l < 4; ++l) signs[4 * g + l] = kSigns.of_index[(tail >> (7 * l)) & 127];
+  }
+  std::uint64_t words[4];
+  std::memcpy(words, signs, sizeof words);
+  signed_quads(planes, _mm512_loadu_si512(b.qs), 0, words, out.codes);
+#else
   for (int g = 0; g < 8; ++g) {
     const std::uint32_t tail = q::load_u32(b.scales_signs + 4 * g);
     out.scales[g] = static_cast<std::int16_t>(2 * (tail >> 28) + 1);
@@ -330,6 +409,7 @@ static void unpack_iq3_xxs(const std::byte* source, std::size_t, IntBlock& out) 
                    kSigns.of_index[(tail >> (7 * l)) & 127], out.codes + 32 * g + 8 * l);
     }
   }
+#endif
   out.d = half_at(b.d) * 0.25f;
 }
 
@@ -337,6 +417,13 @@ static void unpack_iq3_s(const std::byte* source, std::size_t, IntBlock& out) {
   const auto& b = *reinterpret_cast<const q::BlockIQ3_S*>(source);
   for (int g = 0; g < 8; ++g)
     out.scales[g] = static_cast<std::int16_t>(1 + 2 * ((b.scales[g / 2] >> (4 * (g % 2))) & 15));
+#if defined(STRATA_VBMI)
+  static const Planes<512, 4> planes(q::iq3s_grid);
+  std::uint64_t ninth, signs[4];
+  std::memcpy(&ninth, b.qh, sizeof ninth);
+  std::memcpy(signs, b.signs, sizeof signs);
+  signed_quads(planes, _mm512_loadu_si512(b.qs), ninth, signs, out.codes);
+#else
   for (int w = 0; w < 4; ++w) {
     std::uint64_t entries[8], signs;
     const q::Byte* low = b.qs + 16 * w;
@@ -348,6 +435,7 @@ static void unpack_iq3_s(const std::byte* source, std::size_t, IntBlock& out) {
     std::memcpy(&signs, b.signs + 8 * w, sizeof signs);
     signed_codes64(entries, signs, out.codes + 64 * w);
   }
+#endif
   out.d = half_at(b.d);
 }
 
