@@ -250,3 +250,43 @@ static void quantize_row(const float* x, std::size_t n, std::int8_t* values, flo
     }
   }
 }
+
+// --- probes -------------------------------------------------------------------------------------
+
+template <std::size_t Streams>
+STRATA_INLINE std::uint64_t read_bytes(const std::byte* data, std::size_t bytes) {
+  constexpr std::size_t ahead = 2048;
+  const std::size_t part = bytes / Streams;
+  IntLanes sum[Streams][2] = {};
+  for (std::size_t at = 0; at + 128 <= part; at += 128) {
+    for (std::size_t s = 0; s < Streams; ++s) {
+      const std::byte* from = data + s * part + at;
+      __builtin_prefetch(from + ahead);
+      __builtin_prefetch(from + ahead + 64);
+      sum[s][0] ^= load_int(from);
+      sum[s][1] ^= load_int(from + 64);
+    }
+  }
+  IntLanes total = sum[0][0];
+  for (std::size_t s = 0; s < Streams; ++s) total ^= sum[s][0] ^ sum[s][1];
+  return static_cast<std::uint64_t>(total[0] ^ total[7] ^ total[15]);
+}
+
+static std::uint64_t read_streams(const std::byte* data, std::size_t bytes, std::size_t streams) {
+  if (streams >= 4) return read_bytes<4>(data, bytes);
+  if (streams == 2) return read_bytes<2>(data, bytes);
+  return read_bytes<1>(data, bytes);
+}
+
+static std::uint64_t int8_loop(std::size_t iterations) {
+  constexpr std::size_t kSums = kInt8LoopProducts / 64;
+  alignas(64) std::uint8_t codes[64];
+  std::memset(codes, 3, sizeof codes);
+  const std::int8_t x[4] = {1, 2, 3, 4};
+  IntLanes sum[kSums] = {};
+  for (std::size_t i = 0; i < iterations; ++i)
+    for (std::size_t s = 0; s < kSums; ++s) sum[s] = dot4(sum[s], codes, x);
+  std::uint64_t total = 0;
+  for (std::size_t s = 0; s < kSums; ++s) total += static_cast<std::uint64_t>(sum[s][s % kLanes]);
+  return total;
+}

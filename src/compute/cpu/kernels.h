@@ -17,6 +17,7 @@ namespace strata::cpu {
 
 constexpr std::size_t kPanelRows = 64;  // outputs of one gemm panel
 constexpr std::size_t kLanes = 16;
+constexpr std::size_t kInt8LoopProducts = 16 * 64;  // of one iteration of int8_loop
 
 struct Kernels {
   std::string_view isa;
@@ -61,6 +62,11 @@ struct Kernels {
   // y[t][r] = row r . x[t] for at most 16 rows of a block format; `width` values a row.
   void (*int_gemm)(const IntFormat& format, const std::byte* const* rows, std::size_t row_count,
                    std::size_t width, const QuantizedRow* x, float* const* y, std::size_t tokens);
+  // For probes: reads `bytes` (a multiple of 4096) as that many streams side by side; and
+  // `iterations` of kInt8LoopProducts products of bytes in registers. The results mean nothing.
+  std::uint64_t (*read_streams)(const std::byte* data, std::size_t bytes, std::size_t streams);
+  std::uint64_t (*int8_loop)(std::size_t iterations);
+
   // One block of a format that has an int_format; for tests.
   void (*unpack)(TensorType type, const std::byte* source, std::size_t groups, IntBlock& block);
 };

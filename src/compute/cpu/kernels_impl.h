@@ -393,6 +393,8 @@ static constexpr Kernels make_table(std::string_view isa) {
   table.weighted_rows = weighted_rows;
   table.quantize_row = quantize_row;
   table.int_gemm = int_gemm;
+  table.read_streams = read_streams;
+  table.int8_loop = int8_loop;
   table.unpack = [](TensorType type, const std::byte* source, std::size_t groups, IntBlock& out) {
     unpack_of(type)(source, groups, out);
   };
