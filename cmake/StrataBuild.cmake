@@ -78,7 +78,8 @@ function(strata_program name)
   target_link_libraries(${name} PRIVATE strata_options ${ARG_LINK})
 endfunction()
 
-# strata_tests(FOLDER): tests/FOLDER/*_test.cpp as the program test_FOLDER, run by ctest.
+# strata_tests(FOLDER): tests/FOLDER/*_test.cpp as the program test_FOLDER, run by ctest; and each
+# tests/FOLDER/NAME_main.cpp as the program FOLDER_NAME, which scripts of tests/peers use.
 function(strata_tests folder)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${folder}/*_test.cpp)
   if(NOT sources)
@@ -101,10 +102,18 @@ function(strata_tests folder)
     target_compile_definitions(test_${folder} PRIVATE STRATA_PROGRAM="$<TARGET_FILE:strata>")
   endif()
   add_test(NAME ${folder} COMMAND test_${folder})
+  file(GLOB helpers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${folder}/*_main.cpp)
+  foreach(helper ${helpers})
+    get_filename_component(name ${helper} NAME)
+    string(REGEX REPLACE "_main\\.cpp$" "" name ${name})
+    add_executable(${folder}_${name} ${helper})
+    target_link_libraries(${folder}_${name} PRIVATE strata_${folder} strata_options)
+  endforeach()
 endfunction()
 
 # strata_fuzzers(): tests/fuzz/LAYER_SUBJECT_fuzz.cpp as the libFuzzer program
-# fuzz_LAYER_SUBJECT over strata_LAYER. The preset `fuzz` sets the compiler and the sanitizers.
+# fuzz_LAYER_SUBJECT over strata_LAYER, and fuzz_seeds, which writes what they start from. The
+# preset `fuzz` sets the compiler and the sanitizers.
 function(strata_fuzzers)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/*_fuzz.cpp)
   foreach(source ${sources})
@@ -115,4 +124,6 @@ function(strata_fuzzers)
     target_link_libraries(fuzz_${name} PRIVATE strata_${layer} strata_options)
     target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
   endforeach()
+  add_executable(fuzz_seeds ${CMAKE_SOURCE_DIR}/tests/fuzz/seeds.cpp)
+  target_link_libraries(fuzz_seeds PRIVATE strata_model strata_options)
 endfunction()

@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
-"""Writes src/tokenizer/unicode_generated.{h,cpp}: the character classes of the pre-tokenizer.
+"""Writes src/tokenizer/unicode_generated.{h,cpp}: what the tokenizer knows about characters.
 
 usage: generate_unicode_tables.py [FOLDER]
 
-FOLDER holds UnicodeData.txt, PropList.txt and DerivedAge.txt of one Unicode version (Debian's
-package unicode-data installs them in /usr/share/unicode, which is the default). The output depends
-on these files only, so running it again must leave the tree unchanged.
+FOLDER holds UnicodeData.txt, PropList.txt, DerivedNormalizationProps.txt and DerivedAge.txt of one
+Unicode version (Debian's package unicode-data installs them in /usr/share/unicode, which is the
+default). The output depends on these files only, so running it again must leave the tree unchanged.
 """
 
 import pathlib
 import re
 import sys
 
-OTHER, LETTER, NUMBER, SPACE = range(4)
+OTHER, UPPER, LOWER, CASELESS, MARK, NUMBER, SPACE = range(7)
+NFC_MAY_CHANGE = 8  # a bit beside the class
 CODE_POINTS = 0x110000
-BLOCK = 256  # code points in a block: 64 bytes of two bits each
+BLOCK = 256  # code points in a block: 128 bytes of two code points each
 
 
 def version_of(folder):
@@ -22,27 +23,41 @@ def version_of(folder):
     return re.fullmatch(r"# DerivedAge-(\d+\.\d+\.\d+)\.txt", first).group(1)
 
 
+def class_of(category):
+    if category in ("Lu", "Lt"):
+        return UPPER
+    if category == "Ll":
+        return LOWER
+    return {"L": CASELESS, "M": MARK, "N": NUMBER}.get(category[0], OTHER)
+
+
+def property_ranges(path, pattern):
+    for line in path.read_text(encoding="utf-8").splitlines():
+        match = re.match(r"([0-9A-F]+)(?:\.\.([0-9A-F]+))?\s*;\s*" + pattern, line)
+        if match:
+            first, last = match.group(1), match.group(2) or match.group(1)
+            yield from range(int(first, 16), int(last, 16) + 1)
+
+
 def read_classes(folder):
     classes = bytearray(CODE_POINTS)
-    by_category = {"L": LETTER, "M": LETTER, "N": NUMBER}
     range_start = None
     for line in (folder / "UnicodeData.txt").read_text(encoding="utf-8").splitlines():
-        code, name, category = line.split(";")[:3]
+        code, name, category, combining = line.split(";")[:4]
         code = int(code, 16)
         if name.endswith(", First>"):
             range_start = code
             continue
         start = range_start if name.endswith(", Last>") else code
         range_start = None
+        moves = NFC_MAY_CHANGE if int(combining) != 0 else 0
         for c in range(start, code + 1):
-            classes[c] = by_category.get(category[0], OTHER)
-    for line in (folder / "PropList.txt").read_text(encoding="utf-8").splitlines():
-        match = re.match(r"([0-9A-F]+)(?:\.\.([0-9A-F]+))?\s*;\s*White_Space\b", line)
-        if match:
-            start, end = match.group(1), match.group(2) or match.group(1)
-            for c in range(int(start, 16), int(end, 16) + 1):
-                assert classes[c] == OTHER, f"U+{c:04X} is a space and something else"
-                classes[c] = SPACE
+            classes[c] = class_of(category) | moves
+    for c in property_ranges(folder / "PropList.txt", r"White_Space\b"):
+        assert classes[c] == OTHER, f"U+{c:04X} is a space and something else"
+        classes[c] = SPACE
+    for c in property_ranges(folder / "DerivedNormalizationProps.txt", r"NFC_QC\s*;\s*[NM]\b"):
+        classes[c] |= NFC_MAY_CHANGE
     return classes
 
 
@@ -51,8 +66,7 @@ def pack(classes):
     index, blocks = [], {}
     for start in range(0, CODE_POINTS, BLOCK):
         packed = bytes(
-            sum(classes[start + byte * 4 + i] << (2 * i) for i in range(4))
-            for byte in range(BLOCK // 4)
+            classes[start + i] | classes[start + i + 1] << 4 for i in range(0, BLOCK, 2)
         )
         index.append(blocks.setdefault(packed, len(blocks)))
     assert len(blocks) <= 256
@@ -78,10 +92,10 @@ namespace strata::unicode {{
 inline constexpr std::string_view kVersion = "{version}";
 inline constexpr unsigned kBlockSize = {block};  // code points of a block
 
-// kBlocks[kBlockOf[c / kBlockSize]] holds the classes of a block, two bits a code point, the
-// lowest bits first.
+// kBlocks[kBlockOf[c / kBlockSize]] holds the entries of a block, four bits a code point, the
+// lowest bits first: the class (tokenizer/unicode.h), and 8 if NFC may change or move it.
 extern const std::uint8_t kBlockOf[{index}];
-extern const std::uint8_t kBlocks[{blocks}][kBlockSize / 4];
+extern const std::uint8_t kBlocks[{blocks}][kBlockSize / 2];
 
 }}  // namespace strata::unicode
 """
@@ -97,7 +111,7 @@ const std::uint8_t kBlockOf[{index}] = {{
 {index_rows}
 }};
 
-const std::uint8_t kBlocks[{blocks}][kBlockSize / 4] = {{
+const std::uint8_t kBlocks[{blocks}][kBlockSize / 2] = {{
 {block_rows}
 }};
 // clang-format on
@@ -116,7 +130,7 @@ def main():
         "index": len(index),
         "blocks": len(blocks),
         "index_rows": rows(index, 19, "    "),
-        "block_rows": "\n".join("    {\n" + rows(b, 16, "        ") + "\n    }," for b in blocks),
+        "block_rows": "\n".join("    {\n" + rows(b, 18, "        ") + "\n    }," for b in blocks),
     }
     (out / "unicode_generated.h").write_text(HEADER.format(**facts), encoding="utf-8")
     (out / "unicode_generated.cpp").write_text(SOURCE.format(**facts), encoding="utf-8")

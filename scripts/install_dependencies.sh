@@ -19,6 +19,7 @@ build_set=(
 test_set=(
   libgtest-dev libgmock-dev clang-format-19:clang-format-19
   git:git python3:python3 unicode-data # checks of the tree
+  python3-venv                         # .venv: what tests compare with
   node:nodejs npm:npm                  # end-to-end tests with the clients' own libraries
 )
 all_set=(

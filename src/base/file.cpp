@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "base/checked.h"
+#include "base/lost_pages.h"
 
 namespace strata {
 namespace {
@@ -57,9 +58,13 @@ int open_retrying(const std::string& path, int flags, mode_t mode = 0) {
 
 class RealMapping final : public Mapping {
  public:
-  RealMapping(void* start, std::size_t size) : start_(start), size_(size) {}
+  RealMapping(void* start, std::size_t size, const std::string& path) : start_(start), size_(size) {
+    if (size_ > 0) guard_pages(start_, size_, path);
+  }
   ~RealMapping() override {
-    if (size_ > 0) ::munmap(start_, size_);
+    if (size_ == 0) return;
+    release_pages(start_);
+    ::munmap(start_, size_);
   }
   RealMapping(const RealMapping&) = delete;
   RealMapping& operator=(const RealMapping&) = delete;
@@ -103,13 +108,13 @@ class RealFile final : public File {
   }
 
   Result<std::shared_ptr<const Mapping>> map() const override {
-    if (size_ == 0) return std::make_shared<RealMapping>(nullptr, 0);
+    if (size_ == 0) return std::make_shared<RealMapping>(nullptr, 0, path_);
     void* start = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor_.get(), 0);
     if (start == MAP_FAILED) {
       return fail(ErrorCode::io, "cannot map the {} bytes of '{}': {}", size_, path_,
                   errno_text(errno));
     }
-    return std::make_shared<RealMapping>(start, size_);
+    return std::make_shared<RealMapping>(start, size_, path_);
   }
 
  private:

@@ -7,6 +7,8 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "base/lost_pages.h"
 #include "engine/model.h"
 #include "engine/sampler.h"
 #include "engine/scheduler.h"
@@ -57,6 +59,49 @@ EngineFacts facts_of(const Network& network, const Tokenizer& tokenizer, const B
       if (const auto id = tokenizer.special(literal)) stop(*id);
   }
   return facts;
+}
+
+// The tokens that the model file names must be in the vocabulary. Where those that end an answer
+// are not, no answer would end as the model was taught to; the others are not used.
+Status check_tokens(const Network& network, const Tokenizer& tokenizer) {
+  const Metadata& m = network.file->metadata;
+  const std::uint64_t vocabulary = network.head.rows;
+  if (tokenizer.size() > vocabulary) {
+    return fail(ErrorCode::corrupt,
+                "the tokenizer has {} tokens but the network's vocabulary only {}",
+                tokenizer.size(), vocabulary);
+  }
+  const auto inside = [&](std::int64_t id) {
+    return id >= 0 && static_cast<std::uint64_t>(id) < vocabulary;
+  };
+  for (const auto& [key, value] : m.entries()) {
+    if (!key.starts_with("tokenizer.ggml.") || !key.ends_with("_token_id")) continue;
+    STRATA_ASSIGN(const std::int64_t id, m.integer(key));
+    if (inside(id)) continue;
+    if (key == "tokenizer.ggml.eos_token_id") {
+      return fail(ErrorCode::corrupt, "key '{}' is {}, outside the vocabulary of {} tokens", key,
+                  id, vocabulary);
+    }
+    log_warning("key '{}' is {}, outside the vocabulary of {} tokens; it is ignored", key, id,
+                vocabulary);
+  }
+  constexpr std::string_view kStops = "strata.stop_token_ids";
+  if (!m.contains(kStops)) return {};
+  STRATA_ASSIGN(const MetaValue::Integers stops, m.integers(kStops));
+  const auto outside = std::find_if_not(stops.begin(), stops.end(), inside);
+  if (outside == stops.end()) return {};
+  return fail(ErrorCode::corrupt, "key '{}' holds {}, outside the vocabulary of {} tokens", kStops,
+              *outside, vocabulary);
+}
+
+// What is left to say when the model file is no longer whole.
+Status check_file() {
+  const auto lost = lost_file();
+  if (!lost) return {};
+  return fail(ErrorCode::unavailable,
+              "'{}' cannot be read any more: it became shorter while it was in use, or its device "
+              "failed; restore the file and start the program again",
+              *lost);
 }
 
 class LocalEngine final : public Engine {
@@ -110,6 +155,7 @@ class LocalEngine final : public Engine {
   void finish(std::unique_lock<std::mutex>& lock, RequestId id, FinishReason reason,
               Error error = {});
 
+  LostPagesWatch watch_;  // check_file follows every window
   Network network_;
   Tokenizer tokenizer_;
   std::unique_ptr<Backend> backend_;
@@ -131,6 +177,7 @@ class LocalEngine final : public Engine {
 
 Result<RequestId> LocalEngine::submit(Request request, std::shared_ptr<Listener> listener) {
   if (!listener) return fail(ErrorCode::invalid_argument, "a request needs a listener");
+  STRATA_TRY(check_file());
   STRATA_TRY(validate(request.sampling));
   if (request.prompt.empty())
     return fail(ErrorCode::invalid_argument, "the prompt is empty; at least one token is needed");
@@ -257,7 +304,8 @@ Status LocalEngine::read_window(const std::vector<Scheduler::Slice>& window) {
       logit_rows_.push_back(total - 1);
   }
   logits_.resize(logit_rows_.size() * facts_.vocabulary);
-  return forward_.read(rows, logit_rows_, logits_);
+  STRATA_TRY(forward_.read(rows, logit_rows_, logits_));
+  return check_file();
 }
 
 // Takes a job on by one window; false when it is done (completion.reason says how).
@@ -340,6 +388,9 @@ Result<std::unique_ptr<Engine>> Engine::open(FileSystem& files, const EngineOpti
   if (!tokenizer) {
     return with_context(std::move(tokenizer).error(),
                         fmt::format("model '{}' cannot be served", options.model_path));
+  }
+  if (auto status = check_tokens(network, *tokenizer); !status) {
+    return with_context(std::move(status).error(), fmt::format("model '{}'", options.model_path));
   }
   STRATA_ASSIGN(auto backend, make_cpu_backend(network.shape(), options.threads));
   return std::make_unique<LocalEngine>(std::move(network), std::move(*tokenizer),

@@ -216,27 +216,61 @@ class PartReader {
     elements_ += count;
     switch (value.element) {
       case MetaType::string:
-        return read_elements<MetaValue::Strings>(value, count, [&]() -> Result<std::string> {
-          STRATA_ASSIGN(const auto text, cursor_.text(place));
-          return std::string(text);
-        });
+        return read_strings(value, count, place);
+      case MetaType::boolean:
+        return read_booleans(value, count, place);
       case MetaType::f32:
+        return read_numbers<float, MetaValue::Floats>(value, count, place);
       case MetaType::f64:
-        return read_elements<MetaValue::Floats>(value, count,
-                                                [&] { return read_float(value.element, place); });
+        return read_numbers<double, MetaValue::Floats>(value, count, place);
+      case MetaType::u8:
+        return read_numbers<std::uint8_t, MetaValue::Integers>(value, count, place);
+      case MetaType::i8:
+        return read_numbers<std::int8_t, MetaValue::Integers>(value, count, place);
+      case MetaType::u16:
+        return read_numbers<std::uint16_t, MetaValue::Integers>(value, count, place);
+      case MetaType::i16:
+        return read_numbers<std::int16_t, MetaValue::Integers>(value, count, place);
+      case MetaType::u32:
+        return read_numbers<std::uint32_t, MetaValue::Integers>(value, count, place);
+      case MetaType::i32:
+        return read_numbers<std::int32_t, MetaValue::Integers>(value, count, place);
       default:
-        return read_elements<MetaValue::Integers>(
-            value, count, [&] { return read_integer(value.element, place); });
+        return read_numbers<std::uint64_t, MetaValue::Integers>(value, count, place);
     }
   }
 
-  template <class Elements, class ReadOne>
-  static Status read_elements(MetaValue& value, std::uint64_t count, ReadOne read_one) {
-    Elements elements;
-    elements.reserve(static_cast<std::size_t>(count));
+  Status read_strings(MetaValue& value, std::uint64_t count, const std::string& place) {
+    MetaValue::Strings strings;
+    strings.reserve(static_cast<std::size_t>(count));
     for (std::uint64_t i = 0; i < count; ++i) {
-      STRATA_ASSIGN(auto element, read_one());
-      elements.push_back(std::move(element));
+      STRATA_ASSIGN(const auto text, cursor_.text(place));
+      strings.emplace_back(text);
+    }
+    value.value = std::move(strings);
+    return {};
+  }
+
+  Status read_booleans(MetaValue& value, std::uint64_t count, const std::string& place) {
+    MetaValue::Integers bits;
+    bits.reserve(static_cast<std::size_t>(count));
+    for (std::uint64_t i = 0; i < count; ++i) {
+      STRATA_ASSIGN(const std::int64_t bit, read_integer(MetaType::boolean, place));
+      bits.push_back(bit);
+    }
+    value.value = std::move(bits);
+    return {};
+  }
+
+  // `count` numbers were compared with what is left: all of them at once.
+  template <class Number, class Elements>
+  Status read_numbers(MetaValue& value, std::uint64_t count, const std::string& place) {
+    STRATA_ASSIGN(const auto raw, cursor_.take(count * sizeof(Number), place));
+    Elements elements(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < elements.size(); ++i) {
+      Number held;
+      std::memcpy(&held, raw.data() + i * sizeof(Number), sizeof(Number));
+      elements[i] = static_cast<typename Elements::value_type>(held);
     }
     value.value = std::move(elements);
     return {};

@@ -16,22 +16,6 @@ namespace json = boost::json;
 
 const JsonSource kSource("tokenizer.json", ErrorCode::corrupt);
 
-// The pattern as the family's published files write it. In the second spelling an engine with full
-// case folding also takes U+017F for an s; files of this vocabulary in GGUF know only the first
-// meaning, and text must give the same tokens from both.
-constexpr std::string_view kTail =
-    R"(|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*)"
-    R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::array<std::string_view, 2> kContractions = {
-    R"((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]))",
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d))"};
-
-bool is_qwen35(std::string_view pattern) {
-  return std::any_of(kContractions.begin(), kContractions.end(), [&](std::string_view head) {
-    return pattern.starts_with(head) && pattern.substr(head.size()) == kTail;
-  });
-}
-
 std::string_view text_of(const json::value& value) {
   const json::string& text = value.get_string();
   return {text.data(), text.size()};
@@ -69,40 +53,57 @@ Status require_type(const json::object& root, std::string_view section,
               quoted(type), fmt::join(types, ", "));
 }
 
-Status check_pre_tokenizer(const json::object& root) {
-  const auto refuse = [](std::string_view what) {
-    return fail(ErrorCode::unsupported,
-                "pre_tokenizer {}; this program knows the sequence of qwen35's Split and ByteLevel",
-                what);
-  };
+tl::unexpected<Error> refuse_pre_tokenizer(std::string_view what) {
+  return fail(ErrorCode::unsupported,
+              "pre_tokenizer {}; this program knows a ByteLevel, and the sequence of a Split with "
+              "the pattern of {} and a ByteLevel",
+              what, kPreTokenizerNames);
+}
+
+// Whether a ByteLevel splits by gpt-2's pattern. Both options are on in tokenizers when they are
+// absent.
+Result<bool> splits_again(const json::object& level) {
+  if (member(level, "add_prefix_space") == nullptr || is_true(level, "add_prefix_space")) {
+    return refuse_pre_tokenizer("has a ByteLevel that adds a space");
+  }
+  return member(level, "use_regex") == nullptr || is_true(level, "use_regex");
+}
+
+Result<PreTokenizer> read_split(const json::object& split) {
+  const json::value* pattern = member(split, "pattern");
+  const auto pre = pattern != nullptr && pattern->is_object()
+                       ? pre_tokenizer_by_pattern(text_member(pattern->get_object(), "Regex"))
+                       : std::nullopt;
+  if (!pre) return refuse_pre_tokenizer("has another pattern");
+  // The patterns leave no character out, so to remove what is no match is to isolate the matches.
+  const bool invert = is_true(split, "invert");
+  if (text_member(split, "behavior") != (invert ? "Removed" : "Isolated")) {
+    return refuse_pre_tokenizer("does not isolate the matches");
+  }
+  return *pre;
+}
+
+Result<PreTokenizer> read_pre_tokenizer(const json::object& root) {
   const json::value* found = member(root, "pre_tokenizer");
-  if (found == nullptr) return refuse("is absent");
-  if (type_of(*found) != "Sequence") return refuse("is no Sequence");
+  if (found == nullptr) return refuse_pre_tokenizer("is absent");
+  if (type_of(*found) == "ByteLevel") {
+    STRATA_ASSIGN(const bool by_gpt2, splits_again(found->get_object()));
+    if (!by_gpt2) return refuse_pre_tokenizer("does not split");
+    return PreTokenizer{PreTokenizerKind::gpt2, false};
+  }
+  if (type_of(*found) != "Sequence") return refuse_pre_tokenizer("is no Sequence");
   const json::value* list = member(found->get_object(), "pretokenizers");
   if (list == nullptr || !list->is_array() || list->get_array().size() != 2) {
-    return refuse("has not two steps");
+    return refuse_pre_tokenizer("has not two steps");
   }
   const json::value& split = list->get_array()[0];
   const json::value& level = list->get_array()[1];
-  if (type_of(split) != "Split") return refuse("does not begin with a Split");
-  const json::value* pattern = member(split.get_object(), "pattern");
-  if (pattern == nullptr || !pattern->is_object() ||
-      !is_qwen35(text_member(pattern->get_object(), "Regex"))) {
-    return refuse("has another pattern");
-  }
-  if (text_member(split.get_object(), "behavior") != "Isolated" ||
-      is_true(split.get_object(), "invert")) {
-    return refuse("does not isolate the matches");
-  }
-  if (type_of(level) != "ByteLevel") return refuse("does not end with a ByteLevel");
-  // Both are on in tokenizers when they are absent.
-  const json::object& options = level.get_object();
-  for (const std::string_view name : {"add_prefix_space", "use_regex"}) {
-    if (member(options, name) == nullptr || is_true(options, name)) {
-      return refuse("has a ByteLevel that adds a space or splits again");
-    }
-  }
-  return {};
+  if (type_of(split) != "Split") return refuse_pre_tokenizer("does not begin with a Split");
+  STRATA_ASSIGN(const PreTokenizer pre, read_split(split.get_object()));
+  if (type_of(level) != "ByteLevel") return refuse_pre_tokenizer("does not end with a ByteLevel");
+  STRATA_ASSIGN(const bool again, splits_again(level.get_object()));
+  if (again) return refuse_pre_tokenizer("has a ByteLevel that splits again");
+  return pre;
 }
 
 Status check_model(const json::object& model) {
@@ -110,10 +111,9 @@ Status check_model(const json::object& model) {
     return fail(ErrorCode::unsupported, "model.type is {}; this program reads BPE only",
                 quoted(type->is_string() ? text_of(*type) : "no string"));
   }
-  for (const std::string_view name : {"byte_fallback", "ignore_merges"}) {
-    if (is_true(model, name)) {
-      return fail(ErrorCode::unsupported, "model.{} is on; this program encodes without it", name);
-    }
+  if (is_true(model, "byte_fallback")) {
+    return fail(ErrorCode::unsupported,
+                "model.byte_fallback is on; this program encodes without it");
   }
   for (const std::string_view name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const json::value* found = member(model, name);
@@ -250,7 +250,10 @@ Result<Tokenizer> read(std::string_view text, std::size_t vocabulary_size) {
   const json::object& root = document.get_object();
   STRATA_TRY(check_model(model->get_object()));
   STRATA_TRY(require_type(root, "normalizer", {"NFC"}));
-  STRATA_TRY(check_pre_tokenizer(root));
+  TokenizerRules rules;
+  rules.nfc = member(root, "normalizer") != nullptr;
+  STRATA_ASSIGN(rules.pre, read_pre_tokenizer(root));
+  rules.ignore_merges = is_true(model->get_object(), "ignore_merges");
   STRATA_TRY(require_type(root, "post_processor", {"ByteLevel"}));
   STRATA_TRY(require_type(root, "decoder", {"ByteLevel"}));
 
@@ -259,6 +262,7 @@ Result<Tokenizer> read(std::string_view text, std::size_t vocabulary_size) {
   STRATA_TRY(read_added_tokens(root, tokens));
   STRATA_ASSIGN(Tokenizer::Vocabulary vocabulary, tokens.finish(vocabulary_size));
   STRATA_ASSIGN(vocabulary.merges, read_merges(model->get_object()));
+  vocabulary.rules = rules;
   return Tokenizer::from_vocabulary(std::move(vocabulary),
                                     {"model.vocab", "added_tokens", "model.merges"});
 }

@@ -9,9 +9,9 @@ namespace strata::unicode {
 inline constexpr std::string_view kVersion = "15.0.0";
 inline constexpr unsigned kBlockSize = 256;  // code points of a block
 
-// kBlocks[kBlockOf[c / kBlockSize]] holds the classes of a block, two bits a code point, the
-// lowest bits first.
+// kBlocks[kBlockOf[c / kBlockSize]] holds the entries of a block, four bits a code point, the
+// lowest bits first: the class (tokenizer/unicode.h), and 8 if NFC may change or move it.
 extern const std::uint8_t kBlockOf[4352];
-extern const std::uint8_t kBlocks[131][kBlockSize / 4];
+extern const std::uint8_t kBlocks[138][kBlockSize / 2];
 
 }  // namespace strata::unicode

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gguf/gguf.h"
+#include "tests/gguf/refusal_cost.h"
 
 namespace strata::test {
 
@@ -62,10 +63,12 @@ inline Result<GgufModel> open_bytes(Bytes content) {
   return open_gguf(files, "m.gguf");  // the mapping keeps the bytes alive
 }
 
-// Expects a refusal of this class that holds this text.
+// Expects a refusal of this class that holds this text, made at once and without much memory.
 inline void expect_refused(const RawGguf& raw, ErrorCode code, const std::string& text) {
-  const auto model = open_bytes(raw.take());
+  const Bytes bytes = raw.take();
+  const auto model = open_bytes(bytes);
   ASSERT_FALSE(model) << "accepted; should say: " << text;
+  expect_cheap(bytes.size(), [&] { return !open_bytes(bytes); });
   EXPECT_EQ(model.error().code, code) << model.error().message;
   EXPECT_NE(model.error().message.find(text), std::string::npos) << model.error().message;
   EXPECT_EQ(model.error().message.rfind("'m.gguf': ", 0), 0u) << model.error().message;

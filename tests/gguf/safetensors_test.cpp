@@ -7,6 +7,8 @@
 #include <cstring>
 #include <random>
 
+#include "tests/gguf/refusal_cost.h"
+
 namespace strata {
 namespace {
 
@@ -39,6 +41,7 @@ void expect_refused(std::string_view header, std::size_t data, const std::string
   EXPECT_EQ(checkpoint.error().code, code) << checkpoint.error().message;
   EXPECT_THAT(checkpoint.error().message, HasSubstr(text));
   EXPECT_THAT(checkpoint.error().message, HasSubstr("'dir/model.safetensors': "));
+  test::expect_cheap(header.size() + data, [&] { return !open_header(header, data); });
 }
 
 constexpr std::string_view kTwo =
@@ -111,6 +114,7 @@ TEST(SafetensorsHostile, HeaderLength) {
     ASSERT_FALSE(checkpoint);
     EXPECT_EQ(checkpoint.error().code, ErrorCode::corrupt);
     EXPECT_THAT(checkpoint.error().message, HasSubstr(text));
+    test::expect_cheap(raw.size(), [&] { return !open_safetensors_file(files, "x.safetensors"); });
   };
   refused("", "has only 0 bytes");
   refused("1234567", "has only 7 bytes");

@@ -8,7 +8,9 @@
 #include <limits>
 #include <random>
 
+#include "base/thread_pool.h"
 #include "tests/tokenizer/vocabularies.h"
+#include "tokenizer/normalizer.h"
 
 namespace strata {
 namespace {
@@ -123,6 +125,141 @@ TEST(Tokenizer, CutsPlainTextAtSpecials) {
   EXPECT_THAT(t->encode("a<s>b"), ElementsAre('a', 258, 'b'));
 }
 
+TEST(Tokenizer, IgnoresMergesForWholePiecesIfTheVocabularySaysSo) {
+  auto v = small_vocabulary({"a b", "b c", "a bc"}, {{"xyz", TokenKind::control}});
+  const std::string longest(200, '!');  // longer than what merging handles in place
+  v.tokens.push_back(longest);
+  v.kinds.push_back(TokenKind::normal);
+  v.rules.ignore_merges = true;
+  const auto t = Tokenizer::from_vocabulary(std::move(v), {});
+  ASSERT_TRUE(t) << message_of(t);
+  EXPECT_THAT(t->encode("abc"), ElementsAre(258));
+  EXPECT_THAT(t->encode("abcc"), ElementsAre(256, 'c', 'c'));
+  EXPECT_THAT(t->encode("xyz", Specials::none), ElementsAre('x', 'y', 'z'));
+  EXPECT_THAT(t->encode(longest), ElementsAre(260));
+  EXPECT_EQ(t->encode(longest + "!").size(), 201u);
+}
+
+using Ranges = std::vector<Tokenizer::Range>;
+
+TEST(Tokenizer, TakesSpecialsOnlyFromTrustedRanges) {
+  const auto t = Tokenizer::from_vocabulary(
+      small_vocabulary({"a b", "Ġ Ġ"},
+                       {{"<s>", TokenKind::control}, {"<t>", TokenKind::user_defined}}),
+      {});
+  ASSERT_TRUE(t) << message_of(t);
+  constexpr TokenId ab = 256, two_spaces = 257, s = 258, u = 259;
+  const auto encode = [&](std::string_view text, const Ranges& trusted) {
+    return t->encode(text, trusted);
+  };
+  EXPECT_THAT(encode("<s>", {{0, 3}}), ElementsAre(s));
+  EXPECT_THAT(encode("<s>", {}), ElementsAre('<', 's', '>'));
+  EXPECT_THAT(encode("<t>", {}), ElementsAre('<', 't', '>'));
+  EXPECT_THAT(encode("<s>", {{1, 3}}), ElementsAre('<', 's', '>'));
+  EXPECT_THAT(encode("<s>", {{0, 2}}), ElementsAre('<', 's', '>'));
+  // Neighbouring ranges do not join.
+  EXPECT_THAT(encode("<s>", {{0, 2}, {2, 3}}), ElementsAre('<', 's', '>'));
+  EXPECT_THAT(encode("<s>", {{0, 0}, {0, 3}, {3, 3}}), ElementsAre(s));
+  EXPECT_THAT(encode("<s><s><t>", {{3, 9}}), ElementsAre('<', 's', '>', s, u));
+  EXPECT_THAT(encode("<s><s><t>", {{0, 3}, {6, 9}}), ElementsAre(s, '<', 's', '>', u));
+  // A user's text between two pieces of a template cannot complete a special token with them.
+  EXPECT_THAT(encode("<s>", {{0, 1}, {2, 3}}), ElementsAre('<', 's', '>'));
+  // Plain text is one run wherever the ranges end.
+  EXPECT_THAT(encode("ab", {{0, 1}}), ElementsAre(ab));
+  EXPECT_THAT(encode("ab", {{1, 2}}), ElementsAre(ab));
+  EXPECT_THAT(encode("  <s>", {{1, 5}}), ElementsAre(two_spaces, s));
+  EXPECT_THAT(encode("a<s>b", {{1, 4}}), ElementsAre('a', s, 'b'));
+  EXPECT_TRUE(encode("", {{0, 0}}).empty());
+}
+
+TEST(Tokenizer, TrustInAllOrNothingIsThatOfTheModes) {
+  const Tokenizer& t = demo_tokenizer();
+  const json::value golden = json::parse(golden_text("strings.json"));
+  for (const json::value& row : golden.at("strings").as_array()) {
+    const std::string text(row.at(0).as_string());
+    ASSERT_EQ(t.encode(text, Ranges{{0, text.size()}}), t.encode(text, Specials::all));
+    ASSERT_EQ(t.encode(text, Ranges{}), t.encode(text, Specials::none));
+  }
+}
+
+TEST(Tokenizer, BringsTextToNfcIfTheVocabularySaysSo) {
+  auto v = small_vocabulary({"Ã ©"}, {{"<K>", TokenKind::control}});
+  const auto plain = Tokenizer::from_vocabulary(v, {});
+  v.rules.nfc = true;
+  const auto t = Tokenizer::from_vocabulary(std::move(v), {});
+  ASSERT_TRUE(plain && t);
+  constexpr TokenId e_acute = 256, special = 257;
+  EXPECT_THAT(t->encode("e\u0301"), ElementsAre(e_acute));
+  EXPECT_THAT(t->encode("\u00E9"), ElementsAre(e_acute));
+  EXPECT_THAT(plain->encode("e\u0301"), ElementsAre('e', 0xCC, 0x81));
+  EXPECT_EQ(t->decode(t->encode("xe\u0301")), "x\u00E9");
+  // U+212A is a K after normalisation, and still no part of a special token.
+  EXPECT_EQ(t->decode(t->encode("<\u212A>")), "<K>");
+  EXPECT_THAT(t->encode("<\u212A><K>"), ElementsAre('<', 'K', '>', special));
+  // A special token is seen before a mark behind it can change its last character.
+  EXPECT_THAT(t->encode("<K>\u0338"), ElementsAre(special, 0xCC, 0xB8));
+}
+
+TEST(Tokenizer, EncodesTheSameOnSeveralThreads) {
+  const std::vector<std::string> parts = {"<|im_start|>",
+                                          "<think>",
+                                          "</tool_call>",
+                                          "<|",
+                                          "a ",
+                                          "The quick brown fox ",
+                                          "\n",
+                                          "\r\n",
+                                          "    ",
+                                          "\xC3",
+                                          "\xFF",
+                                          "\u6587\u5B57",
+                                          "e\u0301",
+                                          "\u0301\u0316",
+                                          "it's ",
+                                          "1234567",
+                                          "!/",
+                                          "\n/",
+                                          "\u3000",
+                                          "isNaN",
+                                          "\u1100\u1161\u11A8",
+                                          "x",
+                                          "\u0938\u093F"};
+  std::mt19937 random(3);
+  ThreadPool two(2), three(3);
+  using enum PreTokenizerKind;
+  for (const auto kind : {qwen35, qwen2, llama_bpe, gpt2, gpt4o}) {
+    auto vocabulary = demo_tokenizer().vocabulary();
+    vocabulary.rules = {{kind, true}, kind == llama_bpe, kind == qwen2};
+    const auto t = Tokenizer::from_vocabulary(std::move(vocabulary), {});
+    ASSERT_TRUE(t) << message_of(t);
+    for (int round = 0; round < 12; ++round) {
+      // From few parts, so that some texts have no border for long, up to all of them.
+      const std::size_t variety = 1 + random() % parts.size();
+      const std::size_t first = random() % parts.size();
+      std::string text;
+      const std::size_t size = 100000 + random() % 300000;
+      while (text.size() < size) text += parts[(first + random() % variety) % parts.size()];
+      for (ThreadPool* pool : {&two, &three}) {
+        for (const Specials specials : {Specials::none, Specials::user_defined, Specials::all}) {
+          ASSERT_EQ(t->encode(text, specials, *pool), t->encode(text, specials));
+        }
+        Ranges trusted;
+        for (std::size_t at = random() % 1000; at < text.size();) {
+          const std::size_t end = std::min(text.size(), at + random() % 20000);
+          trusted.push_back({at, end});
+          at = end + random() % 20000;
+        }
+        ASSERT_EQ(t->encode(text, trusted, *pool), t->encode(text, trusted));
+      }
+    }
+    for (const std::string& part : parts) {
+      std::string text;
+      while (text.size() < 150000) text += part;
+      ASSERT_EQ(t->encode(text, Specials::all, three), t->encode(text)) << part;
+    }
+  }
+}
+
 TEST(Tokenizer, AnswersForEveryId) {
   const Tokenizer& t = demo_tokenizer();
   ASSERT_EQ(t.size(), 8192u);
@@ -155,17 +292,39 @@ TEST(Tokenizer, EncodesAMegabyteOfAnythingInTime) {
   }
   const auto doubling = Tokenizer::from_vocabulary(small_vocabulary(std::move(merges)), {});
   ASSERT_TRUE(doubling) << message_of(doubling);
-  for (const std::string_view unit :
-       {"a", " ", "\n", "\r\n", "!", "1", "\U0001F600", "\u0301", "\u4E00", "\u3000", " \n", "<",
-        "<|im_start|", "<think>", "'s", "\xFF", "\xE2\x82", "ab", "the quick brown fox, "}) {
+  std::vector<Tokenizer> others;  // the demo's tokens with every other way to cut
+  using enum PreTokenizerKind;
+  for (const auto kind : {qwen2, llama_bpe, gpt2, gpt4o}) {
+    auto v = demo.vocabulary();
+    v.rules = {{kind, true}, false, true};
+    others.push_back(Tokenizer::from_vocabulary(std::move(v), {}).value());
+  }
+  for (const std::string_view unit : {"a",           "A",
+                                      " ",           "\n",
+                                      "\r\n",        "!",
+                                      "1",           "\U0001F600",
+                                      "\u0301",      "\u0301\u0316",
+                                      "\u4E00",      "\u3000",
+                                      " \n",         "<",
+                                      "<|im_start|", "<think>",
+                                      "'s",          "\xFF",
+                                      "\xE2\x82",    "ab",
+                                      "\u4E00A",     "\u1100\u1161\u11A8",
+                                      "aA1",         "'",
+                                      " '",          "/\n",
+                                      "e\u0301",     "the quick brown fox, "}) {
     std::string text;
     while (text.size() < (1u << 20)) text += unit;
-    for (const Tokenizer* t : {&demo, &*doubling}) {
+    std::vector<const Tokenizer*> all = {&demo, &*doubling};
+    for (const Tokenizer& t : others) all.push_back(&t);
+    for (const Tokenizer* t : all) {
       const auto start = std::chrono::steady_clock::now();
       const auto ids = t->encode(text);
       const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
       EXPECT_LT(time.count(), kSecondsForAMegabyte) << testing::PrintToString(unit);
-      EXPECT_EQ(t->decode(ids), text);
+      std::string storage;
+      const bool nfc = t->vocabulary().rules.nfc;
+      EXPECT_EQ(t->decode(ids), nfc ? to_nfc(text, storage) : text);
     }
   }
   EXPECT_THAT(doubling->encode(std::string(1u << 17, 'a')), ElementsAre(256 + 15, 256 + 15));

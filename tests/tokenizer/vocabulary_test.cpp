@@ -58,12 +58,52 @@ TEST(GgufVocabulary, ComesBackEqual) {
   EXPECT_EQ(again->encode(text), demo.encode(text));
 }
 
+TEST(GgufVocabulary, KeepsEveryRule) {
+  using enum PreTokenizerKind;
+  for (const auto kind : {qwen35, qwen2, llama_bpe, gpt2, gpt4o}) {
+    // What the name alone means to other programs needs no key of ours.
+    Metadata plain = metadata_of(small_vocabulary());
+    plain.set("tokenizer.ggml.pre", MetaValue::string(std::string(name_of(kind))));
+    const auto implied = Tokenizer::from_gguf(plain);
+    ASSERT_TRUE(implied) << message_of(implied);
+    const TokenizerRules rules = implied->vocabulary().rules;
+    EXPECT_EQ(rules.pre.kind, kind);
+    EXPECT_EQ(rules.pre.long_s, kind == qwen2 || kind == llama_bpe || kind == gpt4o);
+    EXPECT_EQ(rules.ignore_merges, kind == llama_bpe);
+    EXPECT_FALSE(rules.nfc);
+    Metadata written;
+    write_tokenizer(*implied, written);
+    EXPECT_EQ(written.entries().size(), 5u);
+
+    Metadata kept;  // one after the other into the same metadata
+    for (unsigned bits = 0; bits < 8; ++bits) {
+      auto v = small_vocabulary();
+      v.rules = {{kind, (bits & 1) != 0}, (bits & 2) != 0, (bits & 4) != 0};
+      const auto t = Tokenizer::from_vocabulary(v, {});
+      ASSERT_TRUE(t) << message_of(t);
+      write_tokenizer(*t, kept);
+      const auto again = Tokenizer::from_gguf(kept);
+      ASSERT_TRUE(again) << message_of(again);
+      EXPECT_EQ(again->vocabulary().rules, v.rules);
+    }
+  }
+  Metadata m = metadata_of(small_vocabulary());
+  m.set("strata.tokenizer.ignore_merges", MetaValue::string("yes"));
+  EXPECT_EQ(error_of(m).code, ErrorCode::corrupt);
+}
+
 TEST(GgufVocabulary, IsRefusedIfItIsOfAnotherKind) {
   Metadata m = metadata_of(small_vocabulary());
   ASSERT_EQ(error_of(m).message, "loaded");
-  m.set("tokenizer.ggml.pre", MetaValue::string("qwen2"));
+  m.set("strata.tokenizer.normalizer", MetaValue::string("nfkc"));
+  EXPECT_EQ(error_of(m).message,
+            "strata.tokenizer.normalizer is 'nfkc'; this program knows 'nfc' and 'none'");
   EXPECT_EQ(error_of(m).code, ErrorCode::unsupported);
-  EXPECT_EQ(error_of(m).message, "tokenizer.ggml.pre is 'qwen2'; this program reads 'qwen35' only");
+  m.set("tokenizer.ggml.pre", MetaValue::string("deepseek-llm"));
+  EXPECT_EQ(error_of(m).code, ErrorCode::unsupported);
+  EXPECT_EQ(error_of(m).message,
+            "tokenizer.ggml.pre is 'deepseek-llm'; this program knows qwen35, qwen2, llama-bpe, "
+            "gpt-2, gpt-4o");
   m.set("tokenizer.ggml.model", MetaValue::string("llama"));
   EXPECT_EQ(error_of(m).message, "tokenizer.ggml.model is 'llama'; this program reads 'gpt2' only");
   m.set("tokenizer.ggml.model", MetaValue::u32(3));
@@ -225,6 +265,52 @@ TEST(JsonVocabulary, AcceptsWhatDoesNotChangeIds) {
       "loaded");
 }
 
+// The pre_tokenizer of `small_json` replaced.
+std::string with_pre_tokenizer(const std::string& pre) {
+  std::string text = small_json("[]", "[]");
+  const auto begin = text.find(R"("pre_tokenizer":)") + 16;
+  text.replace(begin, text.find(R"(,"model":)") - begin, pre);
+  return text;
+}
+
+TEST(JsonVocabulary, ReadsTheRules) {
+  const auto rules = [](const std::string& text) {
+    const auto t = Tokenizer::from_tokenizer_json(text);
+    EXPECT_TRUE(t) << message_of(t);
+    return t ? t->vocabulary().rules : TokenizerRules{};
+  };
+  using enum PreTokenizerKind;
+  EXPECT_EQ(rules(small_json()), (TokenizerRules{{qwen35, true}, false, false}));
+  EXPECT_EQ(
+      rules(small_json("[]", "[]", R"("normalizer":{"type":"NFC"},)", R"("ignore_merges":true,)",
+                       "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])")),
+      (TokenizerRules{{qwen35, false}, true, true}));
+  const std::string level = R"({"type":"ByteLevel","add_prefix_space":false)";
+  EXPECT_EQ(rules(with_pre_tokenizer(level + "}")), (TokenizerRules{{gpt2, false}, false, false}));
+  EXPECT_EQ(rules(with_pre_tokenizer(level + R"(,"use_regex":true})")).pre.kind, gpt2);
+  const std::string pattern =
+      R"('s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+)";
+  const auto sequence = [&](const std::string& how, const std::string& last) {
+    return with_pre_tokenizer(R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":)"
+                              R"({"Regex":")" +
+                              pattern + R"("},)" + how + "}," + last + "]}");
+  };
+  const std::string quiet = level + R"(,"use_regex":false})";
+  for (const char* how :
+       {R"("behavior":"Isolated","invert":false)", R"("behavior":"Removed","invert":true)"}) {
+    EXPECT_EQ(rules(sequence(how, quiet)).pre.kind, gpt2);
+  }
+  const std::string ours = "; this program knows a ByteLevel";
+  EXPECT_THAT(json_error(sequence(R"("behavior":"Removed","invert":false)", quiet)).message,
+              StartsWith("pre_tokenizer does not isolate the matches" + ours));
+  EXPECT_THAT(json_error(sequence(R"("behavior":"Isolated")", level + "}")).message,
+              StartsWith("pre_tokenizer has a ByteLevel that splits again" + ours));
+  EXPECT_THAT(json_error(with_pre_tokenizer(quiet)).message,
+              StartsWith("pre_tokenizer does not split" + ours));
+  EXPECT_THAT(json_error(with_pre_tokenizer(R"({"type":"ByteLevel"})")).message,
+              StartsWith("pre_tokenizer has a ByteLevel that adds a space" + ours));
+}
+
 TEST(JsonVocabulary, RefusesWhatWouldChangeIds) {
   const auto extra = [](const std::string& text) {
     return json_error(small_json("[]", "[]", text));
@@ -240,15 +326,14 @@ TEST(JsonVocabulary, RefusesWhatWouldChangeIds) {
               StartsWith("post_processor has the type 'TemplateProcessing'"));
   EXPECT_EQ(model(R"("byte_fallback":true,)").message,
             "model.byte_fallback is on; this program encodes without it");
-  EXPECT_EQ(model(R"("ignore_merges":true,)").message,
-            "model.ignore_merges is on; this program encodes without it");
   EXPECT_EQ(model(R"("end_of_word_suffix":"</w>",)").message,
             "model.end_of_word_suffix is set; this program encodes without it");
   EXPECT_EQ(added(R"([{"id":257,"content":"<s>","special":true,"lstrip":true}])").message,
             "added_tokens[0] ('<s>') has lstrip on; this program matches the literal only");
-  EXPECT_EQ(json_error(small_json("[]", "[]", "", "", "(?:'s)")).message,
-            "pre_tokenizer has another pattern; this program knows the sequence of qwen35's Split "
-            "and ByteLevel");
+  EXPECT_EQ(
+      json_error(small_json("[]", "[]", "", "", "(?:'s)")).message,
+      "pre_tokenizer has another pattern; this program knows a ByteLevel, and the sequence of a "
+      "Split with the pattern of qwen35, qwen2, llama-bpe, gpt-2, gpt-4o and a ByteLevel");
   EXPECT_EQ(json_error(R"({"model":{"type":"Unigram"}})").message,
             "model.type is 'Unigram'; this program reads BPE only");
   EXPECT_THAT(json_error(R"({"model":{"type":"BPE","vocab":{},"merges":[]}})").message,

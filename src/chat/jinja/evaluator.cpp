@@ -351,10 +351,12 @@ Value Evaluator::evaluate(const Expression& expression) {
     case Expression::Kind::logical_not:
       return Value(!child(0).truthy());
     case Expression::Kind::negate:
-      return apply_arithmetic(budget_, Expression::Operator::subtract, Value(std::int64_t{0}),
-                              child(0));
-    case Expression::Kind::plus:
-      return apply_arithmetic(budget_, Expression::Operator::add, Value(std::int64_t{0}), child(0));
+      return negated(budget_, child(0));
+    case Expression::Kind::plus: {
+      Value value = child(0);
+      if (value.is_float()) return value;
+      return apply_arithmetic(budget_, Expression::Operator::add, Value(std::int64_t{0}), value);
+    }
     case Expression::Kind::logical_and: {
       Value left = child(0);
       return left.truthy() ? child(1) : left;

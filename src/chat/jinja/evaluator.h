@@ -113,6 +113,7 @@ inline std::vector<const Value*> bind(std::string_view function, const Arguments
 }
 
 Value apply_arithmetic(Budget& budget, Expression::Operator op, const Value& a, const Value& b);
+Value negated(Budget& budget, const Value& value);
 // Python's text % value.
 Text format_percent(Budget& budget, const Text& format, const Value& value);
 

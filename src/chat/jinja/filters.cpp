@@ -169,9 +169,10 @@ Value filter_wordcount(Evaluator& e, const Value& v, const Arguments&) {
   const Text text = to_text(e.budget(), v);
   std::size_t words = 0;
   bool in_word = false;
-  for (const char c : text.bytes()) {
-    const bool part = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                      c == '_' || static_cast<unsigned char>(c) >= 0x80;
+  std::uint32_t c = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    at += decode_utf8(text.bytes(), at, c);
+    const bool part = c == '_' || is_letter(c) || is_number(c);
     if (part && !in_word) ++words;
     in_word = part;
   }
@@ -565,6 +566,7 @@ Value filter_groupby(Evaluator& e, const Value& v, const Arguments& a) {
 // --- filters over filters and tests ---
 
 Value filter_map(Evaluator& e, const Value& v, const Arguments& a) {
+  if (!v.truthy()) return lazy(e, {});  // of whatever type
   std::vector<Value> out;
   const auto items = iterate(e.budget(), v);
   if (a.positional.empty()) {
@@ -584,6 +586,7 @@ Value filter_map(Evaluator& e, const Value& v, const Arguments& a) {
 // select, reject (by_attribute false) and selectattr, rejectattr.
 template <bool by_attribute, bool keep>
 Value filter_select(Evaluator& e, const Value& v, const Arguments& a) {
+  if (!v.truthy()) return lazy(e, {});  // of whatever type
   std::size_t at = by_attribute ? 1 : 0;
   if (a.positional.size() < at) raise("selectattr needs the name of an attribute");
   std::string test;

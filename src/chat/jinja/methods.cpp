@@ -305,18 +305,27 @@ Value string_is(Evaluator& evaluator, const Value& self, const Arguments& argume
   return Value(!text.empty());
 }
 
-utf8proc_category_t category(std::uint32_t c) {
-  return utf8proc_category(static_cast<utf8proc_int32_t>(c));
-}
-bool is_decimal(std::uint32_t c) {
-  return category(c) == UTF8PROC_CATEGORY_ND;
-}
-bool is_letter(std::uint32_t c) {
-  const auto kind = category(c);
-  return kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO;
-}
 bool is_letter_or_number(std::uint32_t c) {
-  return is_letter(c) || is_decimal(c) || category(c) == UTF8PROC_CATEGORY_NL;
+  return is_letter(c) || is_number(c);
+}
+
+Value string_is_ascii(Evaluator&, const Value& self, const Arguments& arguments) {
+  bind("isascii", arguments, {});
+  return Value(std::ranges::none_of(self.text().bytes(), [](char c) { return c < 0; }));
+}
+
+Text swap_case(Budget& budget, const Text& text) {
+  Text out;
+  std::uint32_t c = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t next = at + decode_utf8(text.bytes(), at, c);
+    const Text character = text.slice(at, next);
+    const Text low = lower(budget, character);
+    out.append(low.bytes() == character.bytes() ? upper(budget, character) : low);
+    at = next;
+  }
+  budget.text(out.size());
+  return out;
 }
 
 template <bool want_upper>
@@ -437,9 +446,11 @@ const std::map<std::string_view, Method> kStringMethods = {
     {"count", string_count},
     {"join", string_join},
     {"format", string_format},
-    {"isdigit", string_is<is_decimal>},
+    {"isdigit", string_is<is_digit>},
     {"isdecimal", string_is<is_decimal>},
-    {"isnumeric", string_is<is_decimal>},
+    {"isnumeric", string_is<is_number>},
+    {"isascii", string_is_ascii},
+    {"swapcase", string_map<swap_case>},
     {"isalpha", string_is<is_letter>},
     {"isalnum", string_is<is_letter_or_number>},
     {"isspace", string_is<is_space>},

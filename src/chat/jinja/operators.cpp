@@ -49,9 +49,16 @@ std::int64_t floor_quotient(std::int64_t a, std::int64_t b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
 }
 
+Value float_power(double a, double b) {
+  if (std::fpclassify(a) == FP_ZERO && b < 0) raise("zero cannot be raised to a negative power");
+  const double result = std::pow(a, b);
+  if (std::isnan(result) && !std::isnan(a) && !std::isnan(b)) raise("the result is no real number");
+  if (std::isinf(result) && std::isfinite(a) && std::isfinite(b)) raise("the result is too large");
+  return Value(result);
+}
+
 Value integer_power(std::int64_t base, std::int64_t exponent) {
-  if (exponent < 0)
-    return Value(std::pow(static_cast<double>(base), static_cast<double>(exponent)));
+  if (exponent < 0) return float_power(static_cast<double>(base), static_cast<double>(exponent));
   std::int64_t result = 1;
   while (exponent > 0) {
     if (exponent % 2 == 1 && __builtin_mul_overflow(result, base, &result)) overflow();
@@ -94,16 +101,24 @@ Value float_arithmetic(Operator op, double a, double b) {
     case Operator::multiply:
       return Value(a * b);
     case Operator::power:
-      return Value(std::pow(a, b));
+      return float_power(a, b);
     default:
       break;
   }
   if (std::fpclassify(b) == FP_ZERO) raise("division by zero");
   if (op == Operator::divide) return Value(a / b);
   double rest = std::fmod(a, b);
-  if (std::fpclassify(rest) != FP_ZERO && (rest < 0) != (b < 0)) rest += b;
+  double quotient = (a - rest) / b;
+  if (std::fpclassify(rest) == FP_ZERO) {
+    rest = std::copysign(0.0, b);
+  } else if ((rest < 0) != (b < 0)) {
+    rest += b;
+    quotient -= 1;
+  }
   if (op == Operator::modulo) return Value(rest);
-  return Value(std::round((a - rest) / b));
+  if (std::fpclassify(quotient) == FP_ZERO) return Value(std::copysign(0.0, a / b));
+  const double whole = std::floor(quotient);
+  return Value(quotient - whole > 0.5 ? whole + 1 : whole);
 }
 
 Value repeat(Budget& budget, const Value& value, std::int64_t count) {
@@ -132,6 +147,11 @@ bool is_sequence(const Value& value) {
 }
 
 }  // namespace
+
+Value negated(Budget& budget, const Value& value) {
+  if (value.is_float()) return Value(-value.number());
+  return apply_arithmetic(budget, Operator::subtract, Value(std::int64_t{0}), value);
+}
 
 Value apply_arithmetic(Budget& budget, Operator op, const Value& a, const Value& b) {
   if (a.is_number() && b.is_number()) {

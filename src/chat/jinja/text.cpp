@@ -1,5 +1,7 @@
 #include "chat/jinja/text.h"
 
+#include <utf8proc.h>
+
 #include <algorithm>
 
 namespace strata::chat::jinja {
@@ -111,6 +113,34 @@ bool is_space(std::uint32_t c) {
   return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
          c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
          c == 0x205F || c == 0x3000;
+}
+
+namespace {
+
+bool category_between(std::uint32_t c, utf8proc_category_t first, utf8proc_category_t last) {
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return category >= first && category <= last;
+}
+
+}  // namespace
+
+bool is_letter(std::uint32_t c) {
+  return category_between(c, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LO);
+}
+bool is_number(std::uint32_t c) {
+  return category_between(c, UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NO);
+}
+bool is_decimal(std::uint32_t c) {
+  return category_between(c, UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_ND);
+}
+bool is_digit(std::uint32_t c) {
+  const auto between = [c](std::uint32_t first, std::uint32_t last) {
+    return c >= first && c <= last;
+  };
+  // Superscripts, subscripts and circled digits are digits, too.
+  return is_decimal(c) || between(0xB2, 0xB3) || c == 0xB9 || c == 0x2070 ||
+         between(0x2074, 0x2079) || between(0x2080, 0x2089) || between(0x2460, 0x2468) ||
+         between(0x2474, 0x247C) || between(0x2488, 0x2490);
 }
 
 }  // namespace strata::chat::jinja

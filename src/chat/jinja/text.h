@@ -61,7 +61,12 @@ std::size_t count_characters(std::string_view text);
 std::size_t offset_of_character(std::string_view text, std::size_t index);
 void append_utf8(std::string& out, std::uint32_t code_point);
 
-// Python's str.isspace for one code point.
+// Python's str.isspace, isalpha, isnumeric (without ideographs), isdecimal and isdigit for one code
+// point.
 bool is_space(std::uint32_t code_point);
+bool is_letter(std::uint32_t code_point);
+bool is_number(std::uint32_t code_point);
+bool is_decimal(std::uint32_t code_point);
+bool is_digit(std::uint32_t code_point);
 
 }  // namespace strata::chat::jinja

@@ -2,8 +2,10 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <span>
 
 #include "chat/jinja/evaluator.h"
+#include "chat/jinja/special_casing.h"
 
 namespace strata::chat::jinja {
 
@@ -88,14 +90,67 @@ Text replace(Budget& budget, const Text& text, const Text& from, const Text& to,
 
 namespace {
 
-using Mapping = utf8proc_int32_t (*)(utf8proc_int32_t);
+enum class Case { upper, lower, title };
+
+// The code points that `code_point` becomes.
+void append_mapped(std::string& out, std::uint32_t code_point, Case wanted) {
+  const auto special = wanted == Case::upper   ? std::span<const SpecialCasing>(kSpecialUpper)
+                       : wanted == Case::title ? std::span<const SpecialCasing>(kSpecialTitle)
+                                               : std::span<const SpecialCasing>(kSpecialLower);
+  const auto found = std::ranges::lower_bound(special, code_point, {}, &SpecialCasing::character);
+  if (found != special.end() && found->character == code_point) {
+    for (const std::uint16_t mapped : found->mapped) {
+      if (mapped != 0) append_utf8(out, mapped);
+    }
+    return;
+  }
+  const auto c = static_cast<utf8proc_int32_t>(code_point);
+  append_utf8(out, static_cast<std::uint32_t>(wanted == Case::upper   ? utf8proc_toupper(c)
+                                              : wanted == Case::title ? utf8proc_totitle(c)
+                                                                      : utf8proc_tolower(c)));
+}
+
+enum class Casing { cased, ignorable, other };
+
+Casing casing_of(std::uint32_t code_point) {
+  static constexpr std::uint32_t kIgnorable[] = {'\'',   '.',    ':',    0xB7,
+                                                 0x2018, 0x2019, 0x2024, 0x2027};
+  if (std::ranges::find(kIgnorable, code_point) != std::end(kIgnorable)) return Casing::ignorable;
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(code_point))) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+      return Casing::cased;
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_SK:
+      return Casing::ignorable;
+    default:
+      return Casing::other;
+  }
+}
+
+// Whether a capital sigma that ends at `position`, inside a word, is the word's last letter.
+bool ends_word(std::string_view text, std::size_t position) {
+  std::uint32_t code_point = 0;
+  while (position < text.size()) {
+    position += decode_utf8(text, position, code_point);
+    const Casing casing = casing_of(code_point);
+    if (casing != Casing::ignorable) return casing != Casing::cased;
+  }
+  return true;
+}
 
 // Maps the characters of text[begin, end) one by one; each keeps its mark.
-void map_characters(Text& out, const Text& text, std::size_t begin, std::size_t end,
-                    Mapping mapping) {
+void map_characters(Text& out, const Text& text, std::size_t begin, std::size_t end, Case wanted) {
+  constexpr std::uint32_t kCapitalSigma = 0x3A3;
+  constexpr std::uint32_t kFinalSigma = 0x3C2;
   std::uint32_t code_point = 0;
   std::string run;
   bool run_trusted = true;
+  bool in_word = begin > 0;  // the last character but ignorable ones is cased
   while (begin < end) {
     const std::size_t next = begin + decode_utf8(text.bytes(), begin, code_point);
     const bool trusted = text.trusted(begin, next);
@@ -104,42 +159,42 @@ void map_characters(Text& out, const Text& text, std::size_t begin, std::size_t 
       run.clear();
       run_trusted = trusted;
     }
-    if (code_point == 0xDF && mapping == utf8proc_toupper) {
-      run += "SS";
+    const bool final_sigma = code_point == kCapitalSigma && wanted == Case::lower && in_word &&
+                             ends_word(text.bytes(), next);
+    if (final_sigma) {
+      append_utf8(run, kFinalSigma);
     } else if (code_point >= 0xDC80 && code_point <= 0xDCFF) {
       append_utf8(run, code_point);
     } else {
-      append_utf8(run,
-                  static_cast<std::uint32_t>(mapping(static_cast<utf8proc_int32_t>(code_point))));
+      append_mapped(run, code_point, wanted);
     }
+    const Casing casing = casing_of(code_point);
+    if (casing != Casing::ignorable) in_word = casing == Casing::cased;
     begin = next;
   }
   out.append(run, run_trusted);
 }
 
+Text mapped(Budget& budget, const Text& text, std::size_t first, Case first_case, Case rest) {
+  budget.text(text.size());
+  Text out;
+  map_characters(out, text, 0, first, first_case);
+  map_characters(out, text, first, text.size(), rest);
+  return out;
+}
+
 }  // namespace
 
 Text upper(Budget& budget, const Text& text) {
-  budget.text(text.size());
-  Text out;
-  map_characters(out, text, 0, text.size(), utf8proc_toupper);
-  return out;
+  return mapped(budget, text, 0, Case::upper, Case::upper);
 }
 
 Text lower(Budget& budget, const Text& text) {
-  budget.text(text.size());
-  Text out;
-  map_characters(out, text, 0, text.size(), utf8proc_tolower);
-  return out;
+  return mapped(budget, text, 0, Case::lower, Case::lower);
 }
 
 Text capitalize(Budget& budget, const Text& text) {
-  budget.text(text.size());
-  Text out;
-  const std::size_t first = offset_of_character(text.bytes(), 1);
-  map_characters(out, text, 0, first, utf8proc_totitle);
-  map_characters(out, text, first, text.size(), utf8proc_tolower);
-  return out;
+  return mapped(budget, text, offset_of_character(text.bytes(), 1), Case::title, Case::lower);
 }
 
 std::vector<Text> split_lines(const Text& text, bool keep_ends) {

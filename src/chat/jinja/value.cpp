@@ -173,7 +173,7 @@ std::optional<std::string> canonical_key(const Value& value) {
     }
     if (value.is_integer()) return fmt::format("i{}", value.integer("a key"));
     const double number = value.number();
-    if (number == std::floor(number) && std::abs(number) < 9e15) {
+    if (number == std::floor(number) && std::abs(number) < 9.2e18) {
       return fmt::format("i{}", static_cast<std::int64_t>(number));
     }
     return fmt::format("f{}", number);
@@ -246,21 +246,37 @@ Value Object::call(Evaluator&, Arguments) {
 
 // --- equality and order ---
 
+namespace {
+
+// Of whole numbers and booleans: below 0, 0 or above 0 as a is less than b, equal or greater.
+int integer_order(const Value& a, const Value& b) {
+  return std::visit(
+      [](const auto& left, const auto& right) {
+        using Left = std::decay_t<decltype(left)>;
+        using Right = std::decay_t<decltype(right)>;
+        if constexpr (std::is_integral_v<Left> && std::is_integral_v<Right>) {
+          // A bool is no integer to std::cmp_less.
+          const auto whole = [](auto value) {
+            if constexpr (std::is_same_v<decltype(value), bool>) {
+              return std::int64_t{value};
+            } else {
+              return value;
+            }
+          };
+          if (std::cmp_less(whole(left), whole(right))) return -1;
+          return std::cmp_less(whole(right), whole(left)) ? 1 : 0;
+        }
+        return 0;
+      },
+      a.storage(), b.storage());
+}
+
+}  // namespace
+
 bool equal(Budget& budget, const Value& a, const Value& b) {
   budget.step();
   if (a.is_number() && b.is_number()) {
-    if (a.storage().index() == b.storage().index()) {
-      return std::visit(
-          [&](const auto& left) {
-            using T = std::decay_t<decltype(left)>;
-            if constexpr (std::is_arithmetic_v<T>) {
-              return std::equal_to<T>()(left, std::get<T>(b.storage()));
-            } else {
-              return false;
-            }
-          },
-          a.storage());
-    }
+    if (!a.is_float() && !b.is_float()) return integer_order(a, b) == 0;
     return std::equal_to<double>()(a.number(), b.number());
   }
   if (a.is_string() && b.is_string()) {
@@ -292,9 +308,7 @@ bool equal(Budget& budget, const Value& a, const Value& b) {
 int compare(Budget& budget, const Value& a, const Value& b) {
   budget.step();
   if (a.is_number() && b.is_number()) {
-    const auto* left = std::get_if<std::int64_t>(&a.storage());
-    const auto* right = std::get_if<std::int64_t>(&b.storage());
-    if (left && right) return *left < *right ? -1 : *left > *right ? 1 : 0;
+    if (!a.is_float() && !b.is_float()) return integer_order(a, b);
     return a.number() < b.number() ? -1 : a.number() > b.number() ? 1 : 0;
   }
   if (a.is_string() && b.is_string()) {
@@ -400,7 +414,7 @@ void write_json_string(std::string& out, std::string_view text, bool ensure_asci
         out += "\\b";
         break;
       default:
-        if (c < 0x20 || (ensure_ascii && c >= 0x7F && c < 0x10000 && c != 0x7F)) {
+        if (c < 0x20 || (ensure_ascii && c >= 0x7F && c < 0x10000)) {
           out += fmt::format("\\u{:04x}", c);
         } else if (ensure_ascii && c >= 0x10000) {
           out += fmt::format("\\u{:04x}\\u{:04x}", 0xD7C0 + (c >> 10), 0xDC00 + (c & 0x3FF));

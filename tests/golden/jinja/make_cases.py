@@ -4,45 +4,10 @@ Hugging Face's tokenizers use. Run with Python 3.11 and Jinja2 3.1.6:
     python make_cases.py > cases.json
 """
 
-import datetime
 import json
 import sys
 
 import jinja2
-from jinja2.ext import Extension, loopcontrols
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-
-class Generation(Extension):
-    """{% generation %} ... {% endgeneration %} marks what the model wrote; it prints its body."""
-
-    tags = {"generation"}
-
-    def parse(self, parser):
-        line = next(parser.stream).lineno
-        body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
-        call = self.call_method("_body")
-        return jinja2.nodes.CallBlock(call, [], [], body).set_lineno(line)
-
-    @staticmethod
-    def _body(caller):
-        return caller()
-
-
-def raise_exception(message):
-    raise jinja2.exceptions.TemplateError(message)
-
-
-def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
-    return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators,
-                      sort_keys=sort_keys)
-
-
-env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
-                                    extensions=[Generation, loopcontrols])
-env.filters["tojson"] = tojson
-env.globals["raise_exception"] = raise_exception
-env.globals["strftime_now"] = lambda f: datetime.datetime.now().strftime(f)
 
 TEXT = "Hello, World"
 C = {
@@ -270,6 +235,9 @@ ERRORS = r"""
 
 sys.path.insert(0, __file__.rsplit("/", 1)[0] if "/" in __file__ else ".")
 from chat_templates import CONVERSATIONS, TEMPLATES  # noqa: E402
+from huggingface import environment  # noqa: E402
+
+env = environment()
 
 
 def render(template, context):

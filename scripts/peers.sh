@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Comparisons with other programs that do the same (tests/peers), on live inputs.
+#
+#   peers.sh --list 0    names of those that ./test runs
+#   peers.sh --list 1    names of those that ./test --all runs
+#   peers.sh NAME        runs one; scripts/python_env.sh and `npm ci` must have run
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export STRATA_BUILD="${STRATA_BUILD:-build/release}"
+python=.venv/bin/python
+
+case "${1:-}" in
+  --list)
+    echo jinja2
+    echo npm-jinja
+    echo tokenizers
+    echo npm-tokenizers
+    if [[ "${2:-0}" == 1 ]]; then
+      echo tokenizers-all
+      echo tokenizers-speed
+    fi
+    ;;
+  jinja2) exec "$python" tests/peers/jinja_equality.py ;;
+  npm-jinja) exec node tests/peers/jinja_equality.mjs ;;
+  tokenizers) exec "$python" tests/peers/tokenizer_equality.py demo qwen3 target ;;
+  tokenizers-all) exec "$python" tests/peers/tokenizer_equality.py --strings 40000 ;;
+  tokenizers-speed) exec "$python" tests/peers/tokenizer_speed.py ;;
+  npm-tokenizers) exec node tests/peers/tokenizer_equality.mjs ;;
+  *)
+    echo "peers: unknown test '${1:-}'; see: scripts/peers.sh --list 1" >&2
+    exit 2
+    ;;
+esac

@@ -1,0 +1,252 @@
+// Writes the corpora that the fuzzers start from: small valid files of each kind, made by the
+// program's own writers where there is one.
+//
+//   fuzz_seeds FOLDER SOURCE     FOLDER/fuzz_NAME/* for every fuzzer; SOURCE is the root of the
+//   tree
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <string>
+
+#include "base/file.h"
+#include "gguf/gguf.h"
+#include "gguf/safetensors.h"
+#include "model/hyperparams.h"
+#include "tokenizer/tokenizer.h"
+
+namespace {
+
+using namespace strata;
+namespace fs = std::filesystem;
+
+fs::path g_folder;
+
+void put(const std::string& fuzzer, const std::string& name, std::string_view content) {
+  const fs::path folder = g_folder / fuzzer;
+  fs::create_directories(folder);
+  std::ofstream(folder / name, std::ios::binary) << content;
+}
+
+std::string_view text_of(const Bytes& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+void require(const Status& status) {
+  if (status) return;
+  std::cerr << "fuzz_seeds: " << status.error().message << "\n";
+  std::exit(1);
+}
+
+// --- GGUF ---
+
+using Shapes = std::vector<std::pair<std::string, std::vector<std::uint64_t>>>;
+
+std::string gguf(const std::vector<std::pair<std::string, MetaValue>>& metadata,
+                 const Shapes& shapes, TensorType type = TensorType::F32) {
+  MemoryFileSystem files;
+  auto writer = GgufWriter::create(files, "m.gguf");
+  if (!writer) require(tl::unexpected<Error>(writer.error()));
+  for (const auto& [key, value] : metadata) writer->metadata().set(key, value);
+  std::vector<std::uint64_t> sizes;
+  for (const auto& [name, ne] : shapes) {
+    require(writer->declare(name, type, ne));
+    std::uint64_t values = 1;
+    for (const std::uint64_t n : ne) values *= n;
+    sizes.push_back(bytes_of(type, values).value());
+  }
+  for (const std::uint64_t size : sizes) {
+    require(writer->write_data(Bytes(static_cast<std::size_t>(size))));
+  }
+  require(writer->finish());
+  return std::string(text_of(files.get("m.gguf").value()));
+}
+
+void write_gguf() {
+  const std::string every_kind =
+      gguf({{"general.architecture", MetaValue::string("qwen4exp")},
+            {"general.alignment", MetaValue::u32(32)},
+            {"a.u8", {MetaType::u8, {}, std::int64_t{3}}},
+            {"a.i16", {MetaType::i16, {}, std::int64_t{-3}}},
+            {"a.u64", MetaValue::u64(1ull << 40)},
+            {"a.f32", MetaValue::f32(0.5f)},
+            {"a.f64", {MetaType::f64, {}, 0.5}},
+            {"a.bool", MetaValue::boolean(true)},
+            {"a.integers", MetaValue::array(MetaType::i16, {1, -2, 3})},
+            {"a.bools", MetaValue::array(MetaType::boolean, {1, 0})},
+            {"a.floats", MetaValue::floats({0.5, 2})},
+            {"tokens", MetaValue::strings({"", "a", "bc"})}},
+           {{"w", {32, 3}}, {"norm", {32}}, {"cube", {32, 2, 2}}}, TensorType::Q8_0);
+  put("fuzz_gguf_file", "every_kind", every_kind);
+  std::string version2 = every_kind;
+  version2[4] = 2;
+  put("fuzz_gguf_file", "version2", version2);
+  put("fuzz_gguf_file", "empty", gguf({}, {}));
+}
+
+// --- safetensors ---
+
+std::string safetensors(const std::string& header, std::size_t data) {
+  const std::uint64_t size = header.size();
+  std::string out(sizeof size, '\0');
+  std::memcpy(out.data(), &size, sizeof size);
+  return out + header + std::string(data, 'd');
+}
+
+void write_safetensors() {
+  put("fuzz_gguf_safetensors", "empty", safetensors("{}", 0));
+  put("fuzz_gguf_safetensors", "three",
+      safetensors(R"({"__metadata__":{"format":"pt"},)"
+                  R"("a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
+                  R"("b":{"dtype":"BF16","shape":[],"data_offsets":[24,26]},)"
+                  R"("c.weight":{"dtype":"F8_E4M3","shape":[0,7],"data_offsets":[26,26]}}  )",
+                  26));
+}
+
+// --- tokenizers ---
+
+// One token for each byte and a merge or two, in the form of HF's tokenizer.json.
+std::string tokenizer_json() {
+  std::string vocabulary;
+  int extra = 0;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool plain = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+    vocabulary += fmt::format("\"\\u{:04x}\":{},", plain ? byte : 256 + extra++, byte);
+  }
+  return R"({"added_tokens":[{"id":259,"content":"<|endoftext|>","special":true},)"
+         R"({"id":260,"content":"<think>","special":false}],"normalizer":{"type":"NFC"},)"
+         R"("pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":)"
+         R"("(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|)"
+         R"([^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|)"
+         R"(\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},"behavior":"Isolated","invert":false},)"
+         R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false}]},)"
+         R"("model":{"type":"BPE","vocab":{)" +
+         vocabulary + R"("ll":256,"el":257,"ell":258},"merges":["l l",["e","l"],"e ll"]}})";
+}
+
+// --- models ---
+
+// Every kind of layer in the least width: a delta net with an n-gram table, sparse attention, and a
+// draft block.
+std::string model() {
+  HyperParams p;
+  p.layers = 2;
+  p.draft_layers = 1;
+  p.hidden = 4;
+  p.vocabulary = 261;
+  p.context = 64;
+  p.kinds = {LayerKind::gdn, LayerKind::qsa};
+  p.streams = 2;
+  p.stream_rank = 1;
+  p.heads = p.kv_heads = 1;
+  p.head_dim = 2;
+  p.rotary_dims = 2;
+  p.rope_sections = {1, 0, 0, 0};
+  p.indexer_heads = 1;
+  p.indexer_dim = 2;
+  p.indexer_budget = 4;
+  p.compress_ratios = {0, 2};
+  p.gdn_key_heads = p.gdn_value_heads = 1;
+  p.gdn_key_dim = p.gdn_value_dim = 2;
+  p.gdn_conv_kernel = 2;
+  p.experts = 2;
+  p.experts_used = 1;
+  p.expert_ff = p.shared_ff = 2;
+  p.ngram_size = 2;
+  p.heads_per_ngram = 1;
+  p.ngram_row_width = 2;
+  p.ngram_conv_kernel = 2;
+  p.ngram_eos = 0;
+  p.ngram_layers = {{0, {3, 5}, {7}, {0}}};
+  Metadata metadata;
+  write_hyperparams(p, metadata);
+  const auto tokenizer = Tokenizer::from_tokenizer_json(tokenizer_json());
+  if (!tokenizer) require(tl::unexpected<Error>(tokenizer.error()));
+  write_tokenizer(*tokenizer, metadata);
+
+  Shapes shapes = {{"token_embd.weight", {p.hidden, p.vocabulary}},
+                   {"per_layer_token_embd.weight", {p.ngram_row_width, 7}}};
+  const auto residual = [&](const std::string& prefix, bool inject) {
+    shapes.push_back({prefix + "norm.weight", {p.wide()}});
+    shapes.push_back({prefix + "down.weight", {p.wide(), p.stream_rank}});
+    shapes.push_back({prefix + "up.weight", {p.stream_rank, p.wide()}});
+    if (inject) shapes.push_back({prefix + "inject.weight", {p.wide(), p.streams}});
+  };
+  residual("output_hc_", false);
+  const auto add = [&](const std::string& name, std::vector<std::uint64_t> ne) {
+    shapes.push_back({name, std::move(ne)});
+  };
+  for (std::uint32_t layer = 0; layer < 3; ++layer) {
+    const std::string b = fmt::format("blk.{}.", layer);
+    residual(b + "hc_attn_", true);
+    residual(b + "hc_ffn_", true);
+    if (layer == 0) {
+      add(b + "attn_qkv.weight", {p.hidden, p.gdn_conv_channels()});
+      add(b + "attn_gate.weight", {p.hidden, p.gdn_inner()});
+      add(b + "ssm_conv1d.weight", {p.gdn_conv_kernel, p.gdn_conv_channels()});
+      add(b + "ssm_dt.bias", {1});
+      add(b + "ssm_a", {1});
+      add(b + "ssm_alpha.weight", {p.hidden, 1});
+      add(b + "ssm_beta.weight", {p.hidden, 1});
+      add(b + "ssm_norm.weight", {p.gdn_value_dim});
+      add(b + "ssm_out.weight", {p.gdn_inner(), p.hidden});
+      add(b + "ple_key.weight", {p.ngram_width(), p.wide()});
+      add(b + "ple_value.weight", {p.ngram_width(), p.hidden});
+      for (const char* name : {"ple_norm_key", "ple_norm_query", "ple_norm_conv"}) {
+        add(b + name + ".weight", {p.wide()});
+      }
+      add(b + "ple_conv1d.weight", {p.ngram_conv_kernel, p.wide()});
+    } else {
+      add(b + "attn_q.weight", {p.hidden, 2ull * p.head_dim});
+      add(b + "attn_k.weight", {p.hidden, p.head_dim});
+      add(b + "attn_v.weight", {p.hidden, p.head_dim});
+      add(b + "attn_output.weight", {p.head_dim, p.hidden});
+      add(b + "attn_q_norm.weight", {p.head_dim});
+      add(b + "attn_k_norm.weight", {p.head_dim});
+      add(b + "indexer.q_proj.weight", {p.hidden, p.indexer_dim});
+      add(b + "indexer.k_proj.weight", {p.hidden, p.indexer_dim});
+      add(b + "indexer.q_norm.weight", {p.indexer_dim});
+      add(b + "indexer.k_norm.weight", {p.indexer_dim});
+    }
+    add(b + "ffn_gate_inp.weight", {p.hidden, p.experts});
+    add(b + "ffn_gate_up_exps.weight", {p.hidden, 2ull * p.expert_ff, p.experts});
+    add(b + "ffn_down_exps.weight", {p.expert_ff, p.hidden, p.experts});
+    add(b + "ffn_gate_inp_shexp.weight", {p.hidden});
+    add(b + "ffn_gate_shexp.weight", {p.hidden, p.shared_ff});
+    add(b + "ffn_up_shexp.weight", {p.hidden, p.shared_ff});
+    add(b + "ffn_down_shexp.weight", {p.shared_ff, p.hidden});
+  }
+  add("blk.2.nextn.enorm.weight", {p.hidden});
+  add("blk.2.nextn.hnorm.weight", {p.wide()});
+  add("blk.2.nextn.eh_proj.weight", {2ull * p.hidden, p.hidden});
+  residual("blk.2.nextn.hc_head_", false);
+  return gguf(metadata.entries(), shapes);
+}
+
+// --- texts ---
+
+void copy_templates(const fs::path& source) {
+  for (const auto& entry : fs::directory_iterator(source / "tests/peers/jinja_templates")) {
+    std::ifstream file(entry.path(), std::ios::binary);
+    put("fuzz_chat_template", entry.path().stem(),
+        std::string(std::istreambuf_iterator<char>(file), {}));
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::cerr << "usage: fuzz_seeds FOLDER SOURCE\n";
+    return 2;
+  }
+  g_folder = argv[1];
+  write_gguf();
+  write_safetensors();
+  put("fuzz_tokenizer_json", "bytes", tokenizer_json());
+  put("fuzz_model_network", "tiny", model());
+  put("fuzz_base_json", "object",
+      R"({"a":[1,-2.5e3,true,null,"\u00e9\ud83d\ude00"],"b":{"c":[]}})");
+  copy_templates(argv[2]);
+}
