@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <condition_variable>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -14,6 +15,7 @@
 #include "cli/command.h"
 #include "cli/default_model.h"
 #include "cli/version.h"
+#include "compute/cpu/probe.h"
 #include "engine/engine.h"
 
 namespace strata {
@@ -24,6 +26,7 @@ struct BenchArguments {
   std::vector<std::uint32_t> prompts = {512};
   std::uint32_t generate = 128;
   std::uint32_t repetitions = 5;
+  std::uint32_t probe_mib = 1024;
   bool json = false;
 };
 
@@ -73,29 +76,49 @@ Spread spread(std::vector<double> values) {
   return {values[values.size() / 2], values.front(), values.back()};
 }
 
+void print_head(const EngineFacts& facts, const MachineLimits& limits) {
+  fmt::print("{} ({:.1f} M parameters, {:.1f} MB; a token reads {:.1f} MB), {} threads, {}\n",
+             facts.model_name, double(facts.parameters) / 1e6, double(facts.weight_bytes) / 1e6,
+             double(facts.bytes_per_token) / 1e6, facts.threads, facts.isa);
+  fmt::print("this machine, now: {:.1f} GB/s read, {:.0f} GOP/s int8\n\n", limits.read_gbps,
+             limits.int8_peak_gops);
+  fmt::print(
+      "| test | tokens/s (median) | least | most | achieved | share | runs |\n"
+      "| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n");
+}
+
 Result<int> run_bench(BenchArguments& arguments) {
   STRATA_ASSIGN(arguments.engine.model_path, model_or_default(arguments.engine.model_path));
   STRATA_ASSIGN(const auto engine, Engine::open(real_files(), arguments.engine));
   const EngineFacts& facts = engine->facts();
-  if (!arguments.json) {
-    fmt::print("{} ({:.1f} M parameters, {:.1f} MB), {} threads, {}\n\n", facts.model_name,
-               double(facts.parameters) / 1e6, double(facts.weight_bytes) / 1e6, facts.threads,
-               facts.isa);
-    fmt::print(
-        "| test | tokens/s (median) | least | most | runs |\n| --- | ---: | ---: | ---: | ---: "
-        "|\n");
+  MachineLimits limits;
+  if (arguments.probe_mib > 0) {
+    STRATA_ASSIGN(
+        limits, measure_machine(facts.threads, std::size_t{arguments.probe_mib} << 20, facts.isa));
   }
+  if (!arguments.json) print_head(facts, limits);
   boost::json::array tests;
-  const auto report = [&](const std::string& name, std::uint32_t tokens, const Spread& s) {
+  const auto report = [&](const std::string& name, std::uint32_t tokens, bool prompt,
+                          const Spread& s) {
+    // Decoding is held against the memory, reading a prompt against the arithmetic.
+    const double gbps = s.median * double(facts.bytes_per_token) / 1e9;
+    const double gops = s.median * 2.0 * double(facts.macs_per_token) / 1e9;
+    const double share = limits.read_gbps == 0 ? 0
+                         : prompt              ? gops / limits.int8_peak_gops
+                                               : gbps / limits.read_gbps;
     if (!arguments.json) {
-      fmt::print("| {} | {:.1f} | {:.1f} | {:.1f} | {} |\n", name, s.median, s.least, s.most,
+      fmt::print("| {} | {:.1f} | {:.1f} | {:.1f} | {:.1f} {} | {:.0f} % | {} |\n", name, s.median,
+                 s.least, s.most, prompt ? gops : gbps, prompt ? "GOP/s" : "GB/s", 100 * share,
                  arguments.repetitions);
+      std::fflush(stdout);
     }
     tests.push_back({{"test", name},
                      {"tokens", tokens},
                      {"tokens_per_s", s.median},
                      {"tokens_per_s_least", s.least},
                      {"tokens_per_s_most", s.most},
+                     {"bytes_per_token", facts.bytes_per_token},
+                     {prompt ? "share_of_int8_peak" : "share_of_read_bandwidth", share},
                      {"runs", arguments.repetitions}});
   };
   STRATA_ASSIGN([[maybe_unused]] const Completion warm, run_once(*engine, 16, 4, 0));
@@ -109,18 +132,23 @@ Result<int> run_bench(BenchArguments& arguments) {
       if (done.generated_tokens > 1)
         decoding.push_back((done.generated_tokens - 1) / done.decode_seconds);
     }
-    report(fmt::format("prompt {}", prompt), prompt, spread(reading));
+    report(fmt::format("prompt {}", prompt), prompt, true, spread(reading));
     if (!decoding.empty()) {
       report(fmt::format("decode {} after {}", arguments.generate, prompt), arguments.generate,
-             spread(decoding));
+             false, spread(decoding));
     }
   }
   if (arguments.json) {
-    const boost::json::object out = {
-        {"model", facts.model_name},      {"model_path", facts.model_path},
-        {"parameters", facts.parameters}, {"weight_bytes", facts.weight_bytes},
-        {"threads", facts.threads},       {"isa", facts.isa},
-        {"version", version_text()},      {"tests", tests}};
+    const boost::json::object out = {{"model", facts.model_name},
+                                     {"model_path", facts.model_path},
+                                     {"parameters", facts.parameters},
+                                     {"weight_bytes", facts.weight_bytes},
+                                     {"threads", facts.threads},
+                                     {"isa", facts.isa},
+                                     {"version", version_text()},
+                                     {"read_gbps", limits.read_gbps},
+                                     {"int8_peak_gops", limits.int8_peak_gops},
+                                     {"tests", tests}};
     fmt::print("{}\n", boost::json::serialize(out));
   }
   return 0;
@@ -146,6 +174,10 @@ void register_bench(CLI::App& app, Invocation& invocation) {
       ->add_option("--chunk", arguments->engine.prompt_chunk,
                    "Prompt tokens a window (default 512)")
       ->check(CLI::Range(1, 2048));
+  command
+      ->add_option("--probe", arguments->probe_mib,
+                   "MiB of memory to measure its speed with, 0 for no probe (default 1024)")
+      ->check(CLI::Range(0, 1 << 16));
   command->add_flag("--json", arguments->json, "One JSON object instead of a table");
   command->callback(
       [arguments, &invocation] { invocation.run = [arguments] { return run_bench(*arguments); }; });

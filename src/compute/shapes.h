@@ -13,8 +13,8 @@ enum class GateActivation : std::uint8_t { sigmoid, silu };
 // Which cells a sparse query attends to (beyond the dense bound budget + block - 1).
 enum class SelectionRule : std::uint8_t {
   whole_blocks,  // HF: the best budget/block complete blocks and the tail
-  cell_width,    // llama.cpp: min(n, budget + block - 1) cells, tail forced, the rest of the width
-                 // filled with the first cells of the next best block
+  cell_width,  // llama.cpp: the best min(n, budget + block - 1) cells by their blocks' scores, the
+               // tail first; equal cells fall as libstdc++'s std::partial_sort orders them
 };
 
 struct ResidualShape {

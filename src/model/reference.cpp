@@ -214,9 +214,26 @@ std::vector<double> block_scores(const AttentionWeights& p, float epsilon, const
   return scores;
 }
 
+// llama.cpp's rule: the best `width` cells by their blocks' scores, the tail before all others.
+// Which of equal cells win is what std::partial_sort makes of a comparison of scores alone.
+std::vector<std::size_t> select_by_width(const AttentionShape& s, std::size_t cells,
+                                         const std::vector<double>& scores) {
+  std::vector<double> of_cell(cells, INFINITY);
+  for (std::size_t c = 0; c < scores.size() * s.block; ++c) of_cell[c] = scores[c / s.block];
+  const std::size_t width = std::min(cells, std::size_t{s.budget} + s.block - 1);
+  std::vector<std::size_t> order(cells);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(width), order.end(),
+                    [&](std::size_t a, std::size_t b) { return of_cell[a] > of_cell[b]; });
+  order.resize(width);
+  std::sort(order.begin(), order.end());
+  return order;
+}
+
 // The cells the newest query attends to, ascending.
 std::vector<std::size_t> select_cells(const AttentionShape& s, std::size_t cells,
                                       const std::vector<double>& scores) {
+  if (s.rule == SelectionRule::cell_width) return select_by_width(s, cells, scores);
   const std::size_t blocks = scores.size(), best = s.budget / s.block;
   std::vector<std::size_t> order(blocks);
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -225,10 +242,6 @@ std::vector<std::size_t> select_cells(const AttentionShape& s, std::size_t cells
   std::vector<std::size_t> selected;
   for (std::size_t i = 0; i < std::min(best, blocks); ++i)
     for (std::size_t c = 0; c < s.block; ++c) selected.push_back(order[i] * s.block + c);
-  const std::size_t tail = cells - blocks * s.block;
-  if (s.rule == SelectionRule::cell_width && blocks > best)
-    for (std::size_t c = 0; c + tail + 1 < s.block; ++c)
-      selected.push_back(order[best] * s.block + c);
   for (std::size_t c = blocks * s.block; c < cells; ++c) selected.push_back(c);
   std::sort(selected.begin(), selected.end());
   return selected;

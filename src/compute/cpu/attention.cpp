@@ -1,8 +1,10 @@
 // Sparse attention of the CPU backend: cells, indexer, selection, softmax. Each row reads keys,
 // values and index keys as they stand in the cache, its own included.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "compute/cpu/backend.h"
@@ -18,6 +20,40 @@ void fill_rotation(const AttentionShape& shape, std::size_t position, float* cos
     cos_sin[i] = v.cos;
     cos_sin[half + i] = v.sin;
   }
+}
+
+// HF's rule: the best budget / block complete blocks, ties to the lower one, and the tail.
+void take_whole_blocks(const AttentionShape& s, const std::vector<float>& scores, std::size_t count,
+                       std::vector<std::uint32_t>& cells) {
+  thread_local std::vector<std::uint32_t> order;
+  order.resize(scores.size());
+  std::iota(order.begin(), order.end(), 0u);
+  const std::size_t best = std::min<std::size_t>(s.budget / s.block, order.size());
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(best), order.end(),
+                    [&](std::uint32_t a, std::uint32_t b) {
+                      return scores[a] != scores[b] ? scores[a] > scores[b] : a < b;
+                    });
+  for (std::size_t i = 0; i < best; ++i)
+    for (std::uint32_t c = 0; c < s.block; ++c) cells.push_back(order[i] * s.block + c);
+  for (std::size_t c = scores.size() * s.block; c < count; ++c)
+    cells.push_back(static_cast<std::uint32_t>(c));
+}
+
+// llama.cpp's rule: of all cells, each with its block's score and the tail before all others, those
+// that std::partial_sort leaves in front when scores are all it compares. Which of equal cells
+// these are (a block's cells are equal) is libstdc++'s choice, and the same one in llama.cpp.
+void take_cell_width(const AttentionShape& s, const std::vector<float>& scores, std::size_t count,
+                     std::vector<std::uint32_t>& cells) {
+  const std::size_t width = std::min(count, std::size_t{s.budget} + s.block - 1);
+  const auto score = [&](std::uint32_t cell) {
+    const std::size_t block = cell / s.block;
+    return block < scores.size() ? scores[block] : std::numeric_limits<float>::infinity();
+  };
+  cells.resize(count);
+  std::iota(cells.begin(), cells.end(), 0u);
+  std::partial_sort(cells.begin(), cells.begin() + static_cast<std::ptrdiff_t>(width), cells.end(),
+                    [&](std::uint32_t a, std::uint32_t b) { return score(a) > score(b); });
+  cells.resize(width);
 }
 
 }  // namespace
@@ -54,9 +90,11 @@ void CpuBackend::attention(const AttentionWeights& weights, std::uint32_t layer)
   point(queries, a_, rows_);
   point(keys, b_, rows_);
   point(values, c_, rows_);
-  std::vector<Product> products = {{weights.q, mixed.data(), queries.data(), rows_},
-                                   {weights.k, mixed.data(), keys.data(), rows_},
-                                   {weights.v, mixed.data(), values.data(), rows_}};
+  const QuantizedRow* bytes =
+      quantize(std::array{weights.q, weights.k, weights.v}, mixed.data(), rows_, bytes_mixed_);
+  std::vector<Product> products = {{weights.q, mixed.data(), queries.data(), rows_, bytes},
+                                   {weights.k, mixed.data(), keys.data(), rows_, bytes},
+                                   {weights.v, mixed.data(), values.data(), rows_, bytes}};
   if (s.block > 0) {
     index_q_.resize(rows_, std::size_t{s.indexer_heads} * s.indexer_dim);
     index_k_.resize(rows_, s.indexer_dim);
@@ -81,7 +119,8 @@ void CpuBackend::attention(const AttentionWeights& weights, std::uint32_t layer)
   });
   point(gated, e_, rows_);
   point(y, out_, rows_);
-  multiply(std::vector<Product>{{weights.out, gated.data(), y.data(), rows_}});
+  bytes = quantize({&weights.out, 1}, gated.data(), rows_, bytes_inner_);
+  multiply(std::vector<Product>{{weights.out, gated.data(), y.data(), rows_, bytes}});
 }
 
 void CpuBackend::store_cells(const AttentionWeights& weights, const Part& part, LayerState& state) {
@@ -134,34 +173,18 @@ void CpuBackend::select(const AttentionWeights& weights, const Part& part, Layer
     norm_rotate(query + a * s.indexer_dim, weights.index_q_norm.data(), s.indexer_dim,
                 rotation_.row(row), s.rotary_dims / 2);
 
-  struct Scored {
-    float score;
-    std::uint32_t block;
-    bool operator<(const Scored& other) const {  // better first; ties go to the lower block
-      return score != other.score ? score > other.score : block < other.block;
-    }
-  };
-  thread_local std::vector<Scored> blocks;
-  blocks.resize(count / s.block);
-  for (std::uint32_t b = 0; b < blocks.size(); ++b) {
-    float score = 0.0f;
+  thread_local std::vector<float> scores;
+  scores.assign(count / s.block, 0.0f);
+  for (std::size_t b = 0; b < scores.size(); ++b) {
     for (std::size_t a = 0; a < s.indexer_heads; ++a)
-      score += std::max(
+      scores[b] += std::max(
           0.0f, kernels_.dot(query + a * s.indexer_dim, state.block_keys.row(b), s.indexer_dim));
-    blocks[b] = {score, b};
   }
-  const std::size_t best = s.budget / s.block, tail = count % s.block;
-  const std::size_t ranked = std::min(best + 1, blocks.size());
-  std::partial_sort(blocks.begin(), blocks.begin() + static_cast<std::ptrdiff_t>(ranked),
-                    blocks.end());
-  const auto take = [&](std::uint32_t block, std::size_t n) {
-    for (std::size_t c = 0; c < n; ++c)
-      cells.push_back(block * s.block + static_cast<std::uint32_t>(c));
-  };
-  for (std::size_t i = 0; i < std::min(best, blocks.size()); ++i) take(blocks[i].block, s.block);
-  if (s.rule == SelectionRule::cell_width && blocks.size() > best)
-    take(blocks[best].block, s.block - 1 - tail);
-  take(static_cast<std::uint32_t>(blocks.size()), tail);
+  if (s.rule == SelectionRule::cell_width) {
+    take_cell_width(s, scores, count, cells);
+  } else {
+    take_whole_blocks(s, scores, count, cells);
+  }
   std::sort(cells.begin(), cells.end());
 }
 

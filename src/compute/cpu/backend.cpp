@@ -10,7 +10,7 @@
 namespace strata::cpu {
 namespace {
 
-constexpr std::size_t kPanelDepth = 512;  // inputs of one panel: 128 KiB, and whole 256-blocks
+constexpr std::size_t kPanelDepth = 256;  // inputs of one panel: whole 256-blocks
 
 }  // namespace
 
@@ -139,8 +139,47 @@ void CpuBackend::multiply(std::span<const Product> products) {
   });
 }
 
-// 64 outputs: decode their rows, turn them so that outputs lie side by side, multiply every token.
 void CpuBackend::panel(const Product& product, std::size_t first_row) {
+  if (product.quantized && int_format(product.matrix.type)) {
+    int_panel(product, first_row);
+  } else {
+    float_panel(product, first_row);
+  }
+}
+
+const QuantizedRow* CpuBackend::quantize(std::span<const Matrix> matrices, const float* const* x,
+                                         std::size_t count, Quantized& into) {
+  std::size_t width = 0;
+  for (const Matrix& m : matrices)
+    if (int_format(m.type)) width = m.cols;
+  if (width == 0) return nullptr;
+  into.rows.resize(count, width);
+  into.views.resize(count);
+  for_rows(count, [&](std::size_t r) {
+    kernels_.quantize_row(x[r], width, into.rows.values(r), into.rows.scales(r), into.rows.sums(r));
+    into.views[r] = into.rows.row(r);
+  });
+  return into.views.data();
+}
+
+// 64 outputs in groups of 16, in integers.
+void CpuBackend::int_panel(const Product& product, std::size_t first_row) {
+  thread_local std::vector<float*> y;
+  const Matrix& m = product.matrix;
+  const IntFormat& format = *int_format(m.type);
+  const std::size_t end = std::min<std::size_t>(first_row + kPanelRows, m.rows);
+  y.resize(product.tokens);
+  for (std::size_t row = first_row; row < end; row += kLanes) {
+    const std::size_t count = std::min(kLanes, end - row);
+    const std::byte* rows[kLanes];
+    for (std::size_t i = 0; i < count; ++i) rows[i] = m.row(row + i);
+    for (std::size_t t = 0; t < product.tokens; ++t) y[t] = product.y[t] + row;
+    kernels_.int_gemm(format, rows, count, m.cols, product.quantized, y.data(), product.tokens);
+  }
+}
+
+// 64 outputs: decode their rows, turn them so that outputs lie side by side, multiply every token.
+void CpuBackend::float_panel(const Product& product, std::size_t first_row) {
   struct Scratch {
     std::vector<float> decoded = std::vector<float>(kLanes * kPanelDepth);
     std::vector<float> panel = std::vector<float>(kPanelDepth * kPanelRows);
@@ -159,14 +198,23 @@ void CpuBackend::panel(const Product& product, std::size_t first_row) {
     const std::size_t offset = k / type.block_values * type.block_bytes;
     const std::size_t bytes = depth / type.block_values * type.block_bytes;
     for (std::size_t group = 0; group < rows; group += kLanes) {
+      const std::byte* stored[kLanes] = {};
+      for (std::size_t i = 0; i < std::min(kLanes, rows - group); ++i) {
+        stored[i] = m.row(first_row + group + i) + offset;
+        __builtin_prefetch(stored[i] + bytes);
+        __builtin_prefetch(stored[i] + bytes + 64);
+        __builtin_prefetch(stored[i] + bytes + 128);
+      }
+      float* into = scratch.panel.data() + group;
+      if (kernels_.pack(m.type, stored, depth, into)) continue;
       const float* decoded[kLanes] = {};
       for (std::size_t i = 0; i < std::min(kLanes, rows - group); ++i) {
-        float* into = scratch.decoded.data() + i * kPanelDepth;
+        float* row = scratch.decoded.data() + i * kPanelDepth;
         // The loader has checked type and sizes: this cannot fail.
-        (void)decode(m.type, {m.row(first_row + group + i) + offset, bytes}, {into, depth});
-        decoded[i] = into;
+        (void)decode(m.type, {stored[i], bytes}, {row, depth});
+        decoded[i] = row;
       }
-      kernels_.pack(decoded, depth, scratch.panel.data() + group);
+      kernels_.pack_floats(decoded, depth, into);
     }
     for (std::size_t t = 0; t < product.tokens; ++t) scratch.x[t] = product.x[t] + k;
     kernels_.gemm(scratch.panel.data(), depth, scratch.x.data(), scratch.y.data(), product.tokens,
@@ -201,7 +249,7 @@ void CpuBackend::read_rows(const ResidualWeights& weights, const Rows& wide, std
                         normed_.row(r) + at);
     }
   });
-  Pointers normed, low, up, gates;
+  Pointers normed, low, up, gates;  // inputs stay floats
   point(normed, normed_, count);
   point(low, low_, count);
   point(up, up_, count);
@@ -242,7 +290,8 @@ void CpuBackend::head(const ResidualWeights& mixer, const Matrix& head,
   Pointers mixed, logits(rows.size());
   point(mixed, mixed_, rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) logits[i] = out.data() + i * head.rows;
-  multiply(std::vector<Product>{{head, mixed.data(), logits.data(), rows.size()}});
+  const QuantizedRow* bytes = quantize({&head, 1}, mixed.data(), rows.size(), bytes_mixed_);
+  multiply(std::vector<Product>{{head, mixed.data(), logits.data(), rows.size(), bytes}});
 }
 
 }  // namespace strata::cpu

@@ -8,6 +8,7 @@
 
 #include "base/thread_pool.h"
 #include "compute/backend.h"
+#include "compute/cpu/int_blocks.h"
 #include "compute/cpu/kernels.h"
 #include "compute/cpu/state.h"
 
@@ -59,6 +60,14 @@ class CpuBackend final : public Backend {
     const float* const* x = nullptr;  // one row of inputs for each token
     float* const* y = nullptr;
     std::size_t tokens = 0;
+    // The same inputs as bytes: a block format is then multiplied in integers. Null for matrices
+    // whose inputs must stay floats (router, residual gates, alpha, beta, indexer).
+    const QuantizedRow* quantized = nullptr;
+  };
+  // Rows of inputs in bytes, with their views.
+  struct Quantized {
+    QuantizedRows rows;
+    std::vector<QuantizedRow> views;
   };
   // Row pointers of a buffer, kept for the length of a step.
   using Pointers = std::vector<float*>;
@@ -67,6 +76,11 @@ class CpuBackend final : public Backend {
   static void point(Pointers& pointers, Rows& rows, std::size_t count);
   void multiply(std::span<const Product> products);
   void panel(const Product& product, std::size_t first_row);
+  void float_panel(const Product& product, std::size_t first_row);
+  void int_panel(const Product& product, std::size_t first_row);
+  // The views of the inputs in bytes; null when none of the matrices is in a block format.
+  const QuantizedRow* quantize(std::span<const Matrix> matrices, const float* const* x,
+                               std::size_t count, Quantized& into);
   void for_rows(std::size_t rows, const std::function<void(std::size_t)>& body);
   void read_rows(const ResidualWeights& weights, const Rows& wide, std::size_t count);
   void convolve_part(const Part& part, RowRing& history, const Rows& input, const Vector& taps,
@@ -85,6 +99,8 @@ class CpuBackend final : public Backend {
                    std::size_t half) const;
   void route(const ExpertsWeights& weights);
   void run_experts(const ExpertsWeights& weights);
+  template <class Body>
+  void for_experts(const Body& body) const;
   const Part& part_of(std::size_t row) const { return parts_[row_part_[row]]; }
 
   NetworkShape shape_;
@@ -107,6 +123,7 @@ class CpuBackend final : public Backend {
   std::vector<float> block_rotation_;
   std::vector<float> zeros_;                          // a row before the start of a sequence
   std::vector<std::vector<std::uint32_t>> selected_;  // [rows] cells, ascending
+  Quantized bytes_mixed_, bytes_inner_, bytes_hidden_, bytes_shared_;
   struct Routed {
     std::uint32_t row = 0, expert = 0;
     float weight = 0;

@@ -57,8 +57,10 @@ void CpuBackend::delta_net(const DeltaNetWeights& weights, std::uint32_t layer) 
   point(alpha, d_, rows_);
   beta = alpha;
   for (float*& p : beta) p += s.value_heads;
-  multiply(std::vector<Product>{{weights.qkv, mixed.data(), u.data(), rows_},
-                                {weights.gate, mixed.data(), z.data(), rows_},
+  const QuantizedRow* bytes =
+      quantize(std::array{weights.qkv, weights.gate}, mixed.data(), rows_, bytes_mixed_);
+  multiply(std::vector<Product>{{weights.qkv, mixed.data(), u.data(), rows_, bytes},
+                                {weights.gate, mixed.data(), z.data(), rows_, bytes},
                                 {weights.alpha, mixed.data(), alpha.data(), rows_},
                                 {weights.beta, mixed.data(), beta.data(), rows_}});
   for_rows(rows_, [&](std::size_t r) {
@@ -78,7 +80,8 @@ void CpuBackend::delta_net(const DeltaNetWeights& weights, std::uint32_t layer) 
   for (const Part& part : parts_) remember(part, part.state->layer(layer).conv, a_);
   point(gated, c_, rows_);
   point(y, out_, rows_);
-  multiply(std::vector<Product>{{weights.out, gated.data(), y.data(), rows_}});
+  bytes = quantize({&weights.out, 1}, gated.data(), rows_, bytes_inner_);
+  multiply(std::vector<Product>{{weights.out, gated.data(), y.data(), rows_, bytes}});
 }
 
 // All rows of one part through one value head, in order.
@@ -122,8 +125,10 @@ void CpuBackend::inject_ngram(const NgramWeights& weights, std::uint32_t layer,
   Pointers keys, value;
   point(keys, a_, rows_);
   point(value, c_, rows_);
-  multiply(std::vector<Product>{{weights.key, embedded.data(), keys.data(), rows_},
-                                {weights.value, embedded.data(), value.data(), rows_}});
+  const QuantizedRow* bytes =
+      quantize(std::array{weights.key, weights.value}, embedded.data(), rows_, bytes_mixed_);
+  multiply(std::vector<Product>{{weights.key, embedded.data(), keys.data(), rows_, bytes},
+                                {weights.value, embedded.data(), value.data(), rows_, bytes}});
   for_rows(rows_, [&](std::size_t r) {
     for (std::size_t stream = 0; stream < s.streams; ++stream) {
       const std::size_t at = stream * s.hidden;

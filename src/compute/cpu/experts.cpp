@@ -2,6 +2,7 @@
 // are decoded once a window; a row's results are summed in ascending expert id, then the shared
 // one.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <numeric>
 
@@ -65,6 +66,17 @@ void CpuBackend::experts(const ExpertsWeights& weights) {
   });
 }
 
+// Calls body(expert, first slot, slots) for every expert that has rows, ascending.
+template <class Body>
+void CpuBackend::for_experts(const Body& body) const {
+  for (std::size_t i = 0; i < routed_.size();) {
+    std::size_t end = i;
+    while (end < routed_.size() && routed_[end].expert == routed_[i].expert) ++end;
+    body(routed_[i].expert, i, end - i);
+    i = end;
+  }
+}
+
 // Routed experts into expert_out_, the shared one into c_.
 void CpuBackend::run_experts(const ExpertsWeights& weights) {
   const std::size_t slots = routed_.size();
@@ -84,19 +96,19 @@ void CpuBackend::run_experts(const ExpertsWeights& weights) {
   point(out, expert_out_, slots);
   for (std::size_t i = 0; i < slots; ++i) input[i] = mixed_.row(routed_[i].row);
 
-  std::vector<Product> first = {{weights.shared_gate, mixed.data(), shared_gate.data(), rows_},
-                                {weights.shared_up, mixed.data(), shared_up.data(), rows_}};
-  std::vector<Product> second = {
-      {weights.shared_down, shared_gate.data(), shared_out.data(), rows_}};
-  for (std::size_t i = 0; i < slots;) {
-    const std::uint32_t expert = routed_[i].expert;
-    std::size_t end = i;
-    while (end < slots && routed_[end].expert == expert) ++end;
-    first.push_back({weights.gate.at(expert), &input[i], &gate[i], end - i});
-    first.push_back({weights.up.at(expert), &input[i], &up[i], end - i});
-    second.push_back({weights.down.at(expert), &gate[i], &out[i], end - i});
-    i = end;
-  }
+  const QuantizedRow* bytes = quantize(
+      std::array{weights.shared_gate, weights.shared_up, weights.gate.first, weights.up.first},
+      mixed.data(), rows_, bytes_mixed_);
+  std::vector<QuantizedRow> slot_bytes(bytes ? slots : 0);
+  for (std::size_t i = 0; i < slot_bytes.size(); ++i) slot_bytes[i] = bytes[routed_[i].row];
+  std::vector<Product> first = {
+      {weights.shared_gate, mixed.data(), shared_gate.data(), rows_, bytes},
+      {weights.shared_up, mixed.data(), shared_up.data(), rows_, bytes}};
+  for_experts([&](std::uint32_t expert, std::size_t i, std::size_t count) {
+    const QuantizedRow* inputs = bytes ? &slot_bytes[i] : nullptr;
+    first.push_back({weights.gate.at(expert), &input[i], &gate[i], count, inputs});
+    first.push_back({weights.up.at(expert), &input[i], &up[i], count, inputs});
+  });
   multiply(first);
   for_rows(slots + rows_, [&](std::size_t i) {
     if (i < slots) {
@@ -104,6 +116,16 @@ void CpuBackend::run_experts(const ExpertsWeights& weights) {
     } else {
       kernels_.silu_product(a_.row(i - slots), b_.row(i - slots), a_.width);
     }
+  });
+  const QuantizedRow* hidden =
+      quantize({&weights.down.first, 1}, gate.data(), slots, bytes_hidden_);
+  const QuantizedRow* shared =
+      quantize({&weights.shared_down, 1}, shared_gate.data(), rows_, bytes_shared_);
+  std::vector<Product> second = {
+      {weights.shared_down, shared_gate.data(), shared_out.data(), rows_, shared}};
+  for_experts([&](std::uint32_t expert, std::size_t i, std::size_t count) {
+    second.push_back(
+        {weights.down.at(expert), &gate[i], &out[i], count, hidden ? hidden + i : nullptr});
   });
   multiply(second);
 }

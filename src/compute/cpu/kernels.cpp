@@ -10,10 +10,14 @@ std::span<const Kernels* const> supported_kernels() {
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("f16c")) {
+      if (__builtin_cpu_supports("avx512vbmi")) tables.push_back(&kAvx512Vbmi);
       tables.push_back(&kAvx512);
     }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) tables.push_back(&kAvx2);
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("f16c"))
+      tables.push_back(&kAvx2);
 #endif
     tables.push_back(&kPortable);
     return tables;

@@ -11,10 +11,13 @@
 #include <span>
 #include <string_view>
 
+#include "compute/cpu/int_blocks.h"
+
 namespace strata::cpu {
 
 constexpr std::size_t kPanelRows = 64;  // outputs of one gemm panel
 constexpr std::size_t kLanes = 16;
+constexpr std::size_t kInt8LoopProducts = 16 * 64;  // of one iteration of int8_loop
 
 struct Kernels {
   std::string_view isa;
@@ -23,8 +26,10 @@ struct Kernels {
   // is [depth][kPanelRows]. `first` starts from 0, else from what stands in y.
   void (*gemm)(const float* panel, std::size_t depth, const float* const* x, float* const* y,
                std::size_t tokens, std::size_t rows, bool first);
-  // panel[k][lane] = row[k] for 16 rows at a time; rows[i] of missing rows are null (zeros).
-  void (*pack)(const float* const* rows, std::size_t depth, float* panel);
+  // panel[k][lane] = row[k] for 16 rows as stored (missing rows are null: zeros). False for types
+  // without a short way, which are decoded first and go through pack_floats.
+  bool (*pack)(TensorType type, const std::byte* const* rows, std::size_t depth, float* panel);
+  void (*pack_floats)(const float* const* rows, std::size_t depth, float* panel);
 
   float (*dot)(const float* a, const float* b, std::size_t n);
   // y = x / sqrt(mean(x^2) + epsilon) * gain
@@ -50,11 +55,26 @@ struct Kernels {
   // out[d] = sum over i of weights[i] * rows[i][d], in the order of i
   void (*weighted_rows)(const float* weights, const float* const* rows, std::size_t count,
                         std::size_t n, float* out);
+
+  // Activations to bytes (int_blocks.h); room for whole blocks of 256.
+  void (*quantize_row)(const float* x, std::size_t n, std::int8_t* values, float* scales,
+                       std::int16_t* sums);
+  // y[t][r] = row r . x[t] for at most 16 rows of a block format; `width` values a row.
+  void (*int_gemm)(const IntFormat& format, const std::byte* const* rows, std::size_t row_count,
+                   std::size_t width, const QuantizedRow* x, float* const* y, std::size_t tokens);
+  // For probes: reads `bytes` (a multiple of 4096) as that many streams side by side; and
+  // `iterations` of kInt8LoopProducts products of bytes in registers. The results mean nothing.
+  std::uint64_t (*read_streams)(const std::byte* data, std::size_t bytes, std::size_t streams);
+  std::uint64_t (*int8_loop)(std::size_t iterations);
+
+  // One block of a format that has an int_format; for tests.
+  void (*unpack)(TensorType type, const std::byte* source, std::size_t groups, IntBlock& block);
 };
 
 extern const Kernels kPortable;
 extern const Kernels kAvx2;
 extern const Kernels kAvx512;
+extern const Kernels kAvx512Vbmi;
 
 // The tables this CPU can run, best first.
 std::span<const Kernels* const> supported_kernels();

@@ -1,19 +1,31 @@
 // Kernels for AVX2 with FMA.
+// The header's own undefined vectors.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #include <immintrin.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <memory>
+#include "compute/cpu/int_blocks.h"
 #include "compute/cpu/kernels.h"
 #include "compute/cpu/math.h"
+#include "quant/blocks.h"
+#include "quant/codebooks.h"
 
+// Set by hand: the compiler defines its own macros from the command line only, not from the pragma.
+#define STRATA_AVX2 1
 #pragma GCC push_options
-#pragma GCC target("avx2,fma")
+#pragma GCC target("avx2,fma,f16c")
 #pragma GCC optimize("O3")
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 namespace strata::cpu {
 namespace {
 constexpr std::size_t kTileTokens = 1;  // tokens whose accumulators fit the registers
+constexpr std::size_t kIntTokens = 2;
 #include "compute/cpu/kernels_impl.h"
 }  // namespace
 extern const Kernels kAvx2;

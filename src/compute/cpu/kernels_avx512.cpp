@@ -1,19 +1,32 @@
-// Kernels for AVX-512 (F, BW, DQ, VL).
+// Kernels for AVX-512 (F, BW, DQ, VL, VNNI).
+// The header's own undefined vectors.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #include <immintrin.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <memory>
+#include "compute/cpu/int_blocks.h"
 #include "compute/cpu/kernels.h"
 #include "compute/cpu/math.h"
+#include "quant/blocks.h"
+#include "quant/codebooks.h"
 
+// Set by hand: the compiler defines its own macros from the command line only, not from the pragma.
+#define STRATA_AVX2 1
+#define STRATA_AVX512 1
 #pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")
 #pragma GCC optimize("O3")
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 namespace strata::cpu {
 namespace {
 constexpr std::size_t kTileTokens = 4;  // tokens whose accumulators fit the registers
+constexpr std::size_t kIntTokens = 12;
 #include "compute/cpu/kernels_impl.h"
 }  // namespace
 extern const Kernels kAvx512;

@@ -9,9 +9,9 @@ using IntLanes = std::int32_t __attribute__((vector_size(64)));
 #define STRATA_INLINE static inline __attribute__((always_inline))
 
 STRATA_INLINE Lanes fma_lanes(const Lanes& a, const Lanes& b, const Lanes& c) {
-#if defined(__AVX512F__)
+#if defined(STRATA_AVX512)
   return (Lanes)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
-#elif defined(__FMA__)
+#elif defined(STRATA_AVX2)
   union Halves {
     Lanes whole;
     __m256 half[2];
@@ -131,11 +131,125 @@ static void gemm(const float* panel, std::size_t depth, const float* const* x, f
   for (; t < tokens; ++t) gemm_tile<1>(panel, depth, x + t, y + t, rows, first);
 }
 
-static void pack(const float* const* rows, std::size_t depth, float* panel) {
-  for (std::size_t i = 0; i < kLanes; ++i) {
-    const float* row = rows[i];
-    for (std::size_t k = 0; k < depth; ++k) panel[k * kPanelRows + i] = row ? row[k] : 0.0f;
+// 16 rows of 16 dwords become 16 columns.
+STRATA_INLINE void transpose_dwords(const void* const* rows, void* columns) {
+#if defined(STRATA_AVX512)
+  __m512i r[16], t[16];
+  for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_si512(rows[i]);
+  for (int i = 0; i < 8; ++i) {
+    t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
+    t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
   }
+  for (int i = 0; i < 4; ++i) {
+    r[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
+    r[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
+    r[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
+    r[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
+  }
+  auto* out = static_cast<__m512i*>(columns);
+  for (int c = 0; c < 4; ++c) {  // 128-bit lane L of r[4 i + c] is column 4 L + c of rows 4 i ...
+    const __m512i a0 = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x88);
+    const __m512i a1 = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0x88);
+    const __m512i b0 = _mm512_shuffle_i32x4(r[c], r[4 + c], 0xdd);
+    const __m512i b1 = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0xdd);
+    _mm512_store_si512(out + c, _mm512_shuffle_i32x4(a0, a1, 0x88));
+    _mm512_store_si512(out + 4 + c, _mm512_shuffle_i32x4(b0, b1, 0x88));
+    _mm512_store_si512(out + 8 + c, _mm512_shuffle_i32x4(a0, a1, 0xdd));
+    _mm512_store_si512(out + 12 + c, _mm512_shuffle_i32x4(b0, b1, 0xdd));
+  }
+#else
+  auto* out = static_cast<std::uint32_t*>(columns);
+  for (std::size_t i = 0; i < 16; ++i) {
+    std::uint32_t row[16];
+    std::memcpy(row, rows[i], sizeof row);
+    for (std::size_t c = 0; c < 16; ++c) out[16 * c + i] = row[c];
+  }
+#endif
+}
+
+// The dwords at byte `offset` of 16 rows, as 16 columns; zeros for missing rows.
+STRATA_INLINE void column_dwords(const std::byte* const* rows, std::size_t offset, void* columns) {
+  alignas(64) static constexpr std::byte zeros[64] = {};
+  const void* sources[kLanes];
+  for (std::size_t i = 0; i < kLanes; ++i) sources[i] = rows[i] ? rows[i] + offset : zeros;
+  transpose_dwords(sources, columns);
+}
+
+// 16 inputs of 16 F32 rows into the panel.
+STRATA_INLINE void pack_f32(const std::byte* const* rows, std::size_t k, float* panel) {
+  alignas(64) float columns[kLanes][kLanes];
+  column_dwords(rows, k * 4, columns);
+  for (std::size_t i = 0; i < kLanes; ++i) store(panel + i * kPanelRows, load(columns[i]));
+}
+// 32 inputs of BF16 rows: a dword holds two, the upper halves of their floats.
+STRATA_INLINE void pack_bf16(const std::byte* const* rows, std::size_t k, float* panel) {
+  alignas(64) std::int32_t columns[kLanes][kLanes];
+  column_dwords(rows, k * 2, columns);
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    IntLanes both;
+    std::memcpy(&both, columns[i], sizeof both);
+    store(panel + 2 * i * kPanelRows, (Lanes)(both << 16));
+    store(panel + (2 * i + 1) * kPanelRows, (Lanes)(both & static_cast<std::int32_t>(0xffff0000)));
+  }
+}
+// 32 inputs of Q8_0 rows: one block of each.
+STRATA_INLINE void pack_q8_0(const std::byte* const* rows, std::size_t k, float* panel) {
+  const std::size_t offset = k / 32 * sizeof(quant::BlockQ8_0);
+  alignas(64) std::byte codes[kLanes][64] = {};  // the second half of a row stays unused
+  float d[kLanes] = {};
+  const std::byte* sources[kLanes];
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    sources[i] = codes[i];
+    if (!rows[i]) continue;
+    const auto* block = reinterpret_cast<const quant::BlockQ8_0*>(rows[i] + offset);
+    std::memcpy(codes[i], block->qs, sizeof block->qs);
+    d[i] = quant::load_half(block->d);
+  }
+  alignas(64) std::int32_t columns[kLanes][kLanes];
+  column_dwords(sources, 0, columns);
+  const Lanes scale = load(d);
+  for (std::size_t i = 0; i < 8; ++i) {
+    IntLanes four;
+    std::memcpy(&four, columns[i], sizeof four);
+    for (int j = 0; j < 4; ++j) {
+      const IntLanes value = (four << (24 - 8 * j)) >> 24;
+      store(panel + (4 * i + static_cast<std::size_t>(j)) * kPanelRows,
+            __builtin_convertvector(value, Lanes) * scale);
+    }
+  }
+}
+
+// False for types and depths that have no short way: they are decoded first.
+static bool pack(TensorType type, const std::byte* const* rows, std::size_t depth, float* panel) {
+  const std::size_t step = type == TensorType::F32 ? 16 : 32;
+  if (depth % step != 0) return false;
+  for (std::size_t k = 0; k < depth; k += step) {
+    float* at = panel + k * kPanelRows;
+    switch (type) {
+      case TensorType::F32:
+        pack_f32(rows, k, at);
+        break;
+      case TensorType::BF16:
+        pack_bf16(rows, k, at);
+        break;
+      case TensorType::Q8_0:
+        pack_q8_0(rows, k, at);
+        break;
+      default:
+        return false;
+    }
+  }
+  return true;
+}
+
+static void pack_floats(const float* const* rows, std::size_t depth, float* panel) {
+  const std::byte* bytes[kLanes];
+  for (std::size_t i = 0; i < kLanes; ++i) bytes[i] = reinterpret_cast<const std::byte*>(rows[i]);
+  std::size_t k = 0;
+  for (; k + kLanes <= depth; k += kLanes) pack_f32(bytes, k, panel + k * kPanelRows);
+  for (; k < depth; ++k)
+    for (std::size_t i = 0; i < kLanes; ++i)
+      panel[k * kPanelRows + i] = rows[i] ? rows[i][k] : 0.0f;
 }
 
 static float dot(const float* a, const float* b, std::size_t n) {
@@ -254,11 +368,17 @@ static void weighted_rows(const float* weights, const float* const* rows, std::s
   });
 }
 
+// Unpacking first: the products use it.
+#include "compute/cpu/unpack_impl.h"
+// The products.
+#include "compute/cpu/int_gemm_impl.h"
+
 static constexpr Kernels make_table(std::string_view isa) {
   Kernels table{};
   table.isa = isa;
   table.gemm = gemm;
   table.pack = pack;
+  table.pack_floats = pack_floats;
   table.dot = dot;
   table.rms_norm = rms_norm;
   table.l2_norm = l2_norm;
@@ -271,6 +391,13 @@ static constexpr Kernels make_table(std::string_view isa) {
   table.delta_step = delta_step;
   table.softmax = softmax;
   table.weighted_rows = weighted_rows;
+  table.quantize_row = quantize_row;
+  table.int_gemm = int_gemm;
+  table.read_streams = read_streams;
+  table.int8_loop = int8_loop;
+  table.unpack = [](TensorType type, const std::byte* source, std::size_t groups, IntBlock& out) {
+    unpack_of(type)(source, groups, out);
+  };
   return table;
 }
 

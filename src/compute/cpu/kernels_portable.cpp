@@ -1,10 +1,15 @@
 // Kernels for any CPU: the compiler's baseline.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <memory>
 
+#include "compute/cpu/int_blocks.h"
 #include "compute/cpu/kernels.h"
 #include "compute/cpu/math.h"
+#include "quant/blocks.h"
+#include "quant/codebooks.h"
 
 #pragma GCC optimize("O3")
 #pragma GCC diagnostic ignored "-Wpsabi"
@@ -12,6 +17,7 @@
 namespace strata::cpu {
 namespace {
 constexpr std::size_t kTileTokens = 1;  // tokens whose accumulators fit the registers
+constexpr std::size_t kIntTokens = 1;
 #include "compute/cpu/kernels_impl.h"
 }  // namespace
 extern const Kernels kPortable;

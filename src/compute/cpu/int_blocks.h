@@ -1,0 +1,86 @@
+// Quantised weights and activations as the integer kernels see them. Every block format becomes one
+// of two kinds, 256 values at a time:
+//
+//   group_integers (K and IQ formats):  value = d * scale[g] * (code - zero) - dmin * min[g]
+//   group_floats (the 32 and 64 wide):  value = group_d[h] * (code - zero) + group_m[h]
+//
+// with g = index / 16 and h = index / 32; codes are unsigned bytes. A row of activations becomes
+// signed bytes with one float scale for each 256 and the exact sum of each 16.
+//
+// The product of a block with an activation block x (scale dx) is, in this order and no other:
+//   group_integers:  I = sum over g of scale[g] * (code - zero) . x      exact in 32 bits
+//                    M = sum over g of min[g] * sum(x of g)              exact in 32 bits
+//                    acc = fma(float(I), d * dx, acc);  acc = fma(float(M), -(dmin * dx), acc)
+//   group_floats:    for each h: part = fma(float(I_h), group_d[h], part),
+//                    then with minima  part = fma(float(sum(x of h)), group_m[h], part)
+//                    acc = fma(part, dx, acc)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "gguf/tensor_type.h"
+
+namespace strata::cpu {
+
+constexpr std::size_t kBlock = 256;  // values of a weight or activation block; a row's last may be
+                                     // shorter, by whole groups of 32
+
+enum class BlockKind : std::uint8_t { group_integers, group_floats };
+
+// What is fixed for a format.
+struct IntFormat {
+  TensorType type = TensorType::F32;
+  BlockKind kind = BlockKind::group_floats;
+  std::uint32_t group = 32;  // values that share an integer scale: 16 or 32
+  std::uint8_t zero = 0;
+  bool minima = false;
+};
+// nullptr for formats that are multiplied as floats.
+const IntFormat* int_format(TensorType type);
+
+// One block of one row, unpacked.
+struct IntBlock {
+  alignas(64) std::uint8_t codes[kBlock];
+  alignas(64) std::int16_t scales[16];  // group_integers; groups of 32 use the first 8
+  std::int16_t mins[16];                // behind the scales: both are transposed at once
+  alignas(64) float group_d[8];         // group_floats
+  float group_m[8];                     // behind group_d, likewise
+  float d = 0, dmin = 0;
+};
+
+// One block of 16 rows, rows in the lanes.
+struct IntPanel {
+  alignas(64) std::uint8_t codes[kBlock / 4][16][4];  // [k / 4][row][k % 4]
+  alignas(64) std::int32_t scales[16][16];            // [group][row]
+  alignas(64) std::int32_t mins[16][16];
+  alignas(64) float d[16], dmin[16];
+  alignas(64) float group_d[8][16], group_m[8][16];
+};
+
+// A row of activations: `values` padded with zeros to whole blocks.
+struct QuantizedRow {
+  const std::int8_t* values = nullptr;
+  const float* scales = nullptr;       // one for each block
+  const std::int16_t* sums = nullptr;  // one for each 16 values
+};
+
+// Storage for the rows of a window.
+class QuantizedRows {
+ public:
+  void resize(std::size_t rows, std::size_t width);
+  std::size_t width() const { return width_; }
+  std::int8_t* values(std::size_t r) { return values_.data() + r * padded_; }
+  float* scales(std::size_t r) { return scales_.data() + r * (padded_ / kBlock); }
+  std::int16_t* sums(std::size_t r) { return sums_.data() + r * (padded_ / 16); }
+  QuantizedRow row(std::size_t r) { return {values(r), scales(r), sums(r)}; }
+
+ private:
+  std::size_t width_ = 0, padded_ = 0;
+  std::vector<std::int8_t> values_;
+  std::vector<float> scales_;
+  std::vector<std::int16_t> sums_;
+};
+
+}  // namespace strata::cpu

@@ -1,0 +1,200 @@
+// The integer kernels of every format, shape and instruction set against the plainest arithmetic
+// with the same activation quantiser.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "compute/cpu/kernels.h"
+#include "quant/quant.h"
+
+namespace strata::cpu {
+namespace {
+
+std::vector<TensorType> int_types() {
+  std::vector<TensorType> types;
+  for (const TypeTraits& t : all_types())
+    if (int_format(t.type)) types.push_back(t.type);
+  return types;
+}
+
+// Random bytes are valid codes in every format; only the half-precision scales must be tamed.
+std::vector<std::byte> random_rows(TensorType type, std::size_t values, std::mt19937& random) {
+  std::vector<std::byte> bytes(*bytes_of(type, values));
+  for (std::byte& b : bytes) b = static_cast<std::byte>(random());
+  const TypeTraits& t = traits(type);
+  const auto put_half = [&](std::size_t block, std::size_t offset) {
+    const float scale = 0.001f * static_cast<float>(1 + random() % 100);
+    const std::uint16_t half = float_to_half(random() % 4 == 0 ? -scale : scale);
+    std::memcpy(bytes.data() + block * t.block_bytes + offset, &half, 2);
+  };
+  for (std::size_t block = 0; block < bytes.size() / t.block_bytes; ++block) {
+    switch (type) {
+      case TensorType::Q4_1:
+      case TensorType::Q5_1:
+      case TensorType::Q4_K:
+      case TensorType::Q5_K:
+        put_half(block, 0);
+        put_half(block, 2);
+        break;
+      case TensorType::Q2_K:
+        put_half(block, 80);
+        put_half(block, 82);
+        break;
+      case TensorType::Q3_K:
+        put_half(block, 108);
+        break;
+      case TensorType::Q6_K:
+        put_half(block, 208);
+        break;
+      case TensorType::IQ1_M:  // the scale is spread over the top nibbles: keep it small
+        for (std::size_t k = 0; k < 4; ++k) {
+          std::byte& top = bytes[block * t.block_bytes + 48 + 2 * k + 1];
+          constexpr int half[4] = {0x0, 0x0, 0x4, 0x2};  // 0x2400
+          top = static_cast<std::byte>((std::to_integer<int>(top) & 15) | (half[k] << 4));
+        }
+        break;
+      default:
+        put_half(block, 0);
+        break;
+    }
+  }
+  return bytes;
+}
+
+struct Activations {
+  QuantizedRows rows;
+  std::vector<QuantizedRow> views;
+};
+
+Activations quantize(const Kernels& kernels, const std::vector<float>& x, std::size_t width) {
+  Activations a;
+  const std::size_t count = x.size() / width;
+  a.rows.resize(count, width);
+  for (std::size_t r = 0; r < count; ++r) {
+    kernels.quantize_row(x.data() + r * width, width, a.rows.values(r), a.rows.scales(r),
+                         a.rows.sums(r));
+    a.views.push_back(a.rows.row(r));
+  }
+  return a;
+}
+
+std::vector<float> random_activations(std::size_t n, std::mt19937& random) {
+  std::normal_distribution<float> normal;
+  std::vector<float> x(n);
+  for (float& v : x) v = normal(random);
+  return x;
+}
+
+class IntGemm : public testing::TestWithParam<TensorType> {};
+
+TEST_P(IntGemm, UnpackedBlocksHaveTheDecodedValues) {
+  const TensorType type = GetParam();
+  const IntFormat& format = *int_format(type);
+  std::mt19937 random(1);
+  for (const Kernels* kernels : supported_kernels()) {
+    for (int round = 0; round < 50; ++round) {
+      const auto bytes = random_rows(type, kBlock, random);
+      std::vector<float> values(kBlock);
+      ASSERT_TRUE(decode(type, bytes, values));
+      IntBlock block;
+      kernels->unpack(type, bytes.data(), 8, block);
+      for (std::size_t i = 0; i < kBlock; ++i) {
+        const double code = double{static_cast<double>(block.codes[i])} - format.zero;
+        double value = 0;
+        if (format.kind == BlockKind::group_floats) {
+          value = block.group_d[i / 32] * code + (format.minima ? block.group_m[i / 32] : 0.0f);
+        } else {
+          const std::size_t g = i / format.group;
+          value = double{block.d} * block.scales[g] * code;
+          if (format.minima) value -= double{block.dmin} * block.mins[g];
+        }
+        ASSERT_NEAR(values[i], value, 1e-5 * (std::fabs(value) + 0.01))
+            << to_string(type) << " " << kernels->isa << " value " << i;
+      }
+    }
+  }
+}
+
+TEST_P(IntGemm, EqualsTheSlowProductInEveryShapeAndOnEveryInstructionSet) {
+  const TensorType type = GetParam();
+  const std::size_t unit = traits(type).block_values;
+  std::mt19937 random(2);
+  for (const std::size_t blocks : {1u, 2u, 3u, 5u, 20u}) {
+    const std::size_t width = blocks * std::max<std::size_t>(unit, 32);
+    for (const std::size_t rows : {1u, 3u, 15u, 16u}) {
+      const auto weights = random_rows(type, rows * width, random);
+      std::vector<float> decoded(rows * width);
+      ASSERT_TRUE(decode(type, weights, decoded));
+      for (const std::size_t tokens : {1u, 2u, 5u, 12u, 29u}) {
+        std::vector<float> x = random_activations(tokens * width, random);
+        if (tokens == 5)  // extremes: every byte at +-127
+          for (std::size_t i = 0; i < x.size(); ++i) x[i] = random() % 2 ? 1.0f : -1.0f;
+        std::vector<float> first;
+        for (const Kernels* kernels : supported_kernels()) {
+          const Activations a = quantize(*kernels, x, width);
+          std::vector<float> y(tokens * rows, NAN);
+          std::vector<float*> out(tokens);
+          std::vector<const std::byte*> in(rows);
+          for (std::size_t t = 0; t < tokens; ++t) out[t] = y.data() + t * rows;
+          for (std::size_t r = 0; r < rows; ++r)
+            in[r] = weights.data() + r * (weights.size() / rows);
+          kernels->int_gemm(*int_format(type), in.data(), rows, width, a.views.data(), out.data(),
+                            tokens);
+          if (first.empty()) first = y;
+          ASSERT_EQ(std::memcmp(first.data(), y.data(), y.size() * sizeof(float)), 0)
+              << to_string(type) << " " << kernels->isa;
+          for (std::size_t t = 0; t < tokens; ++t) {
+            for (std::size_t r = 0; r < rows; ++r) {
+              double sum = 0, magnitude = 0;
+              for (std::size_t k = 0; k < width; ++k) {
+                const double product = double{decoded[r * width + k]} * a.views[t].values[k] *
+                                       a.views[t].scales[k / kBlock];
+                sum += product;
+                magnitude += std::fabs(product);
+              }
+              ASSERT_NEAR(y[t * rows + r], sum, 1e-5 * magnitude + 1e-7)
+                  << to_string(type) << " " << kernels->isa << " width " << width << " token " << t;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, IntGemm, testing::ValuesIn(int_types()),
+                         [](const auto& tested) { return std::string(to_string(tested.param)); });
+
+TEST(QuantizeRow, RoundsSumsAndPoisons) {
+  std::mt19937 random(3);
+  for (const Kernels* kernels : supported_kernels()) {
+    for (const std::size_t width : {32u, 64u, 256u, 640u, 1000u}) {
+      std::vector<float> x = random_activations(width, random);
+      Activations a = quantize(*kernels, x, width);
+      for (std::size_t k = 0; k < width; ++k) {
+        const float scale = a.views[0].scales[k / kBlock];
+        EXPECT_LE(std::fabs(a.views[0].values[k] * scale - x[k]), scale * 0.5001f);
+      }
+      const std::size_t padded = (width + kBlock - 1) / kBlock * kBlock;
+      for (std::size_t g = 0; g < padded / 16; ++g) {
+        int sum = 0;
+        for (std::size_t k = 0; k < 16; ++k) sum += a.views[0].values[16 * g + k];
+        EXPECT_EQ(a.views[0].sums[g], sum);
+      }
+      for (const float bad : {NAN, INFINITY}) {
+        std::vector<float> poisoned = x;
+        poisoned[width - 1] = bad;
+        EXPECT_FALSE(std::isfinite(
+            quantize(*kernels, poisoned, width).views[0].scales[(width - 1) / kBlock]));
+      }
+      std::fill(x.begin(), x.end(), 0.0f);
+      EXPECT_EQ(quantize(*kernels, x, width).views[0].scales[0], 0.0f);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata::cpu
