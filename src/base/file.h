@@ -21,8 +21,8 @@ namespace strata {
 
 using Bytes = std::vector<std::byte>;
 
-// Bytes of a file that stay addressable until the last owner lets go. Read only. If the file becomes
-// shorter meanwhile, lost_pages.h applies.
+// Bytes of a file that stay addressable until the last owner lets go. Read only. If the file
+// becomes shorter meanwhile, lost_pages.h applies.
 class Mapping {
  public:
   virtual ~Mapping() = default;

@@ -90,8 +90,8 @@ class SignalsBlocked {
   SignalsBlocked() {
     sigset_t all;
     sigfillset(&all);
-    // What a thread's own instruction raises stays with it (lost_pages.h handles SIGBUS); blocked, it
-    // would end the program without a word.
+    // What a thread's own instruction raises stays with it (lost_pages.h handles SIGBUS); blocked,
+    // it would end the program without a word.
     for (const int own : {SIGBUS, SIGSEGV, SIGFPE, SIGILL}) sigdelset(&all, own);
     pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
