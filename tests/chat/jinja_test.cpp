@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -43,6 +44,12 @@ std::string text_of(std::string_view source, const Variables& context = {}) {
 std::string error_of(std::string_view source, const Limits& limits = {}) {
   const auto result = render(source, {}, limits);
   return result ? fmt::format("rendered: {}", result->bytes()) : result.error().message;
+}
+
+double thread_seconds() {
+  std::timespec now = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
 void check(const boost::json::object& expected, std::string_view source, const Variables& context) {
@@ -98,7 +105,8 @@ TEST(Jinja, ErrorsNameTheLineAndTheReason) {
 }
 
 TEST(Jinja, EveryLimitEndsInAnError) {
-  const Limits usual;
+  Limits usual;
+  usual.milliseconds = 100'000;  // sanitizers are slow
   const std::pair<std::string, std::string> attacks[] = {
       {"{{ range(10**9) }}", "items in one list"},
       {"{{ 'x' * 10**9 }}", "bytes in one string"},
@@ -136,6 +144,39 @@ TEST(Jinja, EveryLimitEndsInAnError) {
   few.steps = 1000;
   EXPECT_THAT(error_of("{% for i in range(5000) %}{{ i }}{% endfor %}", few),
               HasSubstr("more than 1000 evaluation steps"));
+}
+
+// What costs much for each step: all end within the time, and a single operation.
+TEST(Jinja, SlowTemplatesEndInTime) {
+  const std::string_view attacks[] = {
+      "{% set s = 'a' * 255 %}{% for i in range(999999) %}"
+      "{% set x = s|upper|lower|title|capitalize|trim %}{% endfor %}",
+      "{% set s = 'ab' * 8000000 %}{% for i in range(100000) %}{% set x = s|upper %}{% endfor %}",
+      "{% set s = ' ' * 30000000 %}{% for i in range(100000) %}{% set x = s|trim %}{% endfor %}",
+      "{% set c = 'b' * 10000000 ~ 'a' %}{% set s = 'a' * 10000000 %}"
+      "{% for i in range(1000) %}{% set x = s.strip(c) %}{% endfor %}",
+      "{% set ns = namespace(d={}) %}{% for i in range(100000) %}"
+      "{% set ns.d = dict(ns.d, **{'k' ~ i: i}) %}{% endfor %}",
+      "{% for i in range(1000) %}{% set x = range(1000000)|unique|list %}{% endfor %}",
+      "{% set d = dict(range(100000)|map('string')|batch(2)) %}{% for i in range(100000) %}"
+      "{% set x = d.items() %}{% endfor %}",
+      "{% set s = 'x' * 10000000 %}{% for i in range(9999) %}{% set x = s|replace('', 'y') %}"
+      "{% endfor %}",
+      "{% for i in range(100000) %}{% set x = 'x' * 30000000 %}{% endfor %}",
+      "{% set s = 'a\n' * 1000000 %}{% for i in range(9999) %}{% set x = s|indent %}{% endfor %}",
+      "{% macro m(n) %}{% if n %}{{ m(n-1) }}{{ m(n-1) }}{% endif %}{% endmacro %}{{ m(40) }}",
+  };
+  Limits limits;
+  limits.milliseconds = 200;  // a fifth of the usual, for a fast test
+  for (const auto source : attacks) {
+    const double start = thread_seconds();
+    const auto result = render(source, {}, limits);
+    ASSERT_FALSE(result.has_value()) << source;
+    EXPECT_EQ(result.error().code, ErrorCode::exhausted) << source;
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    EXPECT_LT(thread_seconds() - start, 2.0) << source;
+#endif
+  }
 }
 
 TEST(Jinja, DeepSourcesAreRefusedByTheParser) {

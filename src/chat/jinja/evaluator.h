@@ -124,7 +124,7 @@ Value find_function(std::string_view name);
 
 // Text helpers shared by filters and methods.
 enum class Side { left, right, both };
-Text strip(const Text& text, Side side, const Value* characters);
+Text strip(Budget& budget, const Text& text, Side side, const Value* characters);
 Text replace(Budget& budget, const Text& text, const Text& from, const Text& to,
              std::int64_t count);
 Text upper(Budget& budget, const Text& text);

@@ -58,7 +58,7 @@ Value comparison_key(Evaluator& e, const Value& value, const Value* attribute,
 
 Value filter_trim(Evaluator& e, const Value& v, const Arguments& a) {
   const auto bound = bind("trim", a, {"chars"});
-  return Value(strip(to_text(e.budget(), v), Side::both, bound[0]));
+  return Value(strip(e.budget(), to_text(e.budget(), v), Side::both, bound[0]));
 }
 
 template <Text (*operation)(Budget&, const Text&)>
@@ -284,7 +284,7 @@ Value whole(double number, const Value& otherwise) {
   return Value(static_cast<std::int64_t>(number));
 }
 
-Value filter_int(Evaluator&, const Value& v, const Arguments& a) {
+Value filter_int(Evaluator& e, const Value& v, const Arguments& a) {
   const auto bound = bind("int", a, {"default", "base"});
   const Value otherwise = bound[0] ? *bound[0] : Value(std::int64_t{0});
   if (v.is_undefined()) raise("{}", v.undefined_reason());
@@ -292,7 +292,7 @@ Value filter_int(Evaluator&, const Value& v, const Arguments& a) {
   if (v.is_bool()) return Value(std::int64_t{v.truthy() ? 1 : 0});
   if (v.is_number()) return v;
   if (!v.is_string()) return otherwise;
-  const std::string text = strip(v.text(), Side::both, nullptr).bytes();
+  const std::string text = strip(e.budget(), v.text(), Side::both, nullptr).bytes();
   std::int64_t number = 0;
   if (parse_whole(text, bound[1] ? bound[1]->integer("the base") : 10, number)) {
     return Value(number);
@@ -301,12 +301,13 @@ Value filter_int(Evaluator&, const Value& v, const Arguments& a) {
   return parse_float(text, real) ? whole(real, otherwise) : otherwise;
 }
 
-Value filter_float(Evaluator&, const Value& v, const Arguments& a) {
+Value filter_float(Evaluator& e, const Value& v, const Arguments& a) {
   const auto bound = bind("float", a, {"default"});
   if (v.is_undefined()) raise("{}", v.undefined_reason());
   double number = 0;
   if (v.is_number()) return Value(v.number());
-  if (v.is_string() && parse_float(strip(v.text(), Side::both, nullptr).bytes(), number)) {
+  if (v.is_string() &&
+      parse_float(strip(e.budget(), v.text(), Side::both, nullptr).bytes(), number)) {
     return Value(number);
   }
   return bound[0] ? *bound[0] : Value(0.0);

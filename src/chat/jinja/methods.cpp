@@ -32,14 +32,16 @@ Value list_of_texts(Budget& budget, std::vector<Text> parts) {
 // --- str ---
 
 template <Side side>
-Value string_strip(Evaluator&, const Value& self, const Arguments& arguments) {
-  return Value(strip(self.text(), side, bind("strip", arguments, {"chars"})[0]));
+Value string_strip(Evaluator& evaluator, const Value& self, const Arguments& arguments) {
+  return Value(
+      strip(evaluator.budget(), self.text(), side, bind("strip", arguments, {"chars"})[0]));
 }
 
 // Splits at white space, from the left or the right, at most `count` times.
-std::vector<Text> split_at_spaces(const Text& text, std::int64_t count, bool from_right) {
+std::vector<Text> split_at_spaces(Budget& budget, const Text& text, std::int64_t count,
+                                  bool from_right) {
   std::vector<Text> parts;
-  Text rest = strip(text, from_right ? Side::right : Side::left, nullptr);
+  Text rest = strip(budget, text, from_right ? Side::right : Side::left, nullptr);
   // Word borders, in one pass.
   struct Word {
     std::size_t begin, end;
@@ -110,7 +112,7 @@ Value string_split(Evaluator& evaluator, const Value& self, const Arguments& arg
   Budget& budget = evaluator.budget();
   budget.text(self.text().size());
   if (!given(bound[0])) {
-    return list_of_texts(budget, split_at_spaces(self.text(), count, from_right));
+    return list_of_texts(budget, split_at_spaces(budget, self.text(), count, from_right));
   }
   const std::string& separator = require_text(*bound[0], "a separator as a string").bytes();
   if (separator.empty()) raise("the separator of split is empty");

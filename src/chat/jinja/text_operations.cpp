@@ -17,7 +17,7 @@ const Text& require_text(const Value& value, std::string_view what) {
   return value.text();
 }
 
-Text strip(const Text& text, Side side, const Value* characters) {
+Text strip(Budget& budget, const Text& text, Side side, const Value* characters) {
   const std::string& bytes = text.bytes();
   const bool by_set = characters && !characters->is_none();
   const std::string_view set =
@@ -28,6 +28,8 @@ Text strip(const Text& text, Side side, const Value* characters) {
     if (!by_set) return is_space(code_point);
     return set.find(std::string_view(bytes).substr(begin, end - begin)) != std::string_view::npos;
   };
+  budget.text(bytes.size());
+  budget.step(bytes.size() / 256 * (set.size() / 64));
   std::size_t begin = 0;
   std::size_t end = bytes.size();
   std::uint32_t code_point = 0;

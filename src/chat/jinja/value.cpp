@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <concepts>
+#include <ctime>
 
 namespace strata::chat::jinja {
 
@@ -22,6 +23,28 @@ Value string_from_json(std::string_view text) {
 }
 
 }  // namespace
+
+namespace {
+
+std::uint64_t thread_milliseconds() {
+  std::timespec now = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1000 +
+         static_cast<std::uint64_t>(now.tv_nsec) / 1'000'000;
+}
+
+}  // namespace
+
+Budget::Budget(const Limits& limits)
+    : limits_(limits), deadline_(thread_milliseconds() + limits.milliseconds) {}
+
+void Budget::look_at_clock() {
+  constexpr std::uint64_t kStepsBetween = 1000;
+  next_look_ = steps_ + kStepsBetween;
+  if (thread_milliseconds() > deadline_) {
+    exceeded("milliseconds of computing", limits_.milliseconds);
+  }
+}
 
 void Budget::exceeded(std::string_view what, std::uint64_t limit) {
   throw Failure{ErrorCode::exhausted,

@@ -22,7 +22,8 @@ namespace strata::chat::jinja {
 
 // What a rendering may use. Every limit is an `exhausted` error with its number.
 struct Limits {
-  std::uint64_t steps = 10'000'000;      // evaluated nodes, plus one per 256 bytes of text made
+  std::uint64_t steps = 10'000'000;    // evaluated nodes, plus one per 256 bytes of text made
+  std::uint64_t milliseconds = 1'000;  // of the thread's CPU time, not counting the last operation
   std::uint64_t iterations = 1'000'000;  // of all loops together
   std::size_t depth = 1200;              // nested evaluations (expressions, blocks, macros)
   std::size_t output_bytes = 32u << 20;  // of the rendered text, and of each string
@@ -46,11 +47,12 @@ template <class... Args>
 // Counts work against the limits of one rendering.
 class Budget {
  public:
-  explicit Budget(const Limits& limits) : limits_(limits) {}
+  explicit Budget(const Limits& limits);
   const Limits& limits() const { return limits_; }
   void step(std::uint64_t count = 1) {
     steps_ += count;
     if (steps_ > limits_.steps) exceeded("evaluation steps", limits_.steps);
+    if (steps_ >= next_look_) look_at_clock();
   }
   void iteration() {
     if (++iterations_ > limits_.iterations) exceeded("loop iterations", limits_.iterations);
@@ -67,8 +69,12 @@ class Budget {
   [[noreturn]] static void exceeded(std::string_view what, std::uint64_t limit);
 
  private:
+  void look_at_clock();
+
   Limits limits_;
+  std::uint64_t deadline_ = 0;  // milliseconds of this thread's CPU clock
   std::uint64_t steps_ = 0;
+  std::uint64_t next_look_ = 0;
   std::uint64_t iterations_ = 0;
 };
 
