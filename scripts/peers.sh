@@ -15,9 +15,14 @@ case "${1:-}" in
     echo npm-jinja
     echo tokenizers
     echo npm-tokenizers
+    echo llama-files
+    echo llama-tokens
+    echo llama-logits
+    echo npm-gguf
     if [[ "${2:-0}" == 1 ]]; then
       echo tokenizers-all
       echo tokenizers-speed
+      echo llama-full-width
     fi
     ;;
   jinja2) exec "$python" tests/peers/jinja_equality.py ;;
@@ -26,6 +31,11 @@ case "${1:-}" in
   tokenizers-all) exec "$python" tests/peers/tokenizer_equality.py --strings 40000 ;;
   tokenizers-speed) exec "$python" tests/peers/tokenizer_speed.py ;;
   npm-tokenizers) exec node tests/peers/tokenizer_equality.mjs ;;
+  llama-files) exec "$python" tests/peers/llama_files.py ;;
+  llama-tokens) exec "$python" tests/peers/llama_tokens.py ;;
+  llama-logits) exec "$python" tests/peers/llama_logits.py ;;
+  llama-full-width) exec "$python" tests/peers/llama_logits.py --full-width ;;
+  npm-gguf) exec node tests/peers/gguf_equality.mjs ;;
   *)
     echo "peers: unknown test '${1:-}'; see: scripts/peers.sh --list 1" >&2
     exit 2
