@@ -12,6 +12,11 @@ namespace strata {
 
 namespace {
 
+// A set of the library's options, which have the type of one.
+constexpr utf8proc_option_t flags(int options) {
+  return static_cast<utf8proc_option_t>(options);  // NOLINT(*-optin.core.EnumCastOutOfRange)
+}
+
 // Characters in canonical decomposition, in canonical order. The library's own function for that
 // takes quadratic time for a long run of marks, so the ordering is done here.
 class Decomposition {
@@ -19,9 +24,9 @@ class Decomposition {
   void add(char32_t code) {
     std::array<utf8proc_int32_t, 16> parts;  // no canonical decomposition has more than four
     int boundary = 0;
-    const utf8proc_ssize_t count = utf8proc_decompose_char(
-        static_cast<utf8proc_int32_t>(code), parts.data(), parts.size(),
-        static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_STABLE), &boundary);
+    const utf8proc_ssize_t count =
+        utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code), parts.data(), parts.size(),
+                                flags(UTF8PROC_DECOMPOSE | UTF8PROC_STABLE), &boundary);
     if (count < 1 || count > static_cast<utf8proc_ssize_t>(parts.size())) {
       put(static_cast<utf8proc_int32_t>(code));
       return;
@@ -32,9 +37,9 @@ class Decomposition {
   // Appends the composed text and starts anew.
   void compose_into(std::string& out) {
     order_marks();
-    const utf8proc_ssize_t count = utf8proc_normalize_utf32(
-        codes_.data(), static_cast<utf8proc_ssize_t>(codes_.size()),
-        static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
+    const utf8proc_ssize_t count =
+        utf8proc_normalize_utf32(codes_.data(), static_cast<utf8proc_ssize_t>(codes_.size()),
+                                 flags(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
     for (utf8proc_ssize_t i = 0; i < count; ++i) {
       append_utf8(out, static_cast<char32_t>(codes_[static_cast<std::size_t>(i)]));
     }
