@@ -123,7 +123,7 @@ Value filter_indent(Evaluator& e, const Value& v, const Arguments& a) {
     e.budget().text(static_cast<std::size_t>(width));
     indent = Text(std::string(static_cast<std::size_t>(width), ' '), true);
   }
-  Text source = to_text(e.budget(), v);
+  Text source = require_text(v, "a string to indent");
   source.append("\n", true);
   const std::vector<Text> lines = split_lines(source, false);
   Text out;
@@ -179,10 +179,16 @@ Value filter_wordcount(Evaluator& e, const Value& v, const Arguments&) {
   return Value::integer(words);
 }
 
+Value filter_length(Evaluator& e, const Value& v, const Arguments&);
+
 Value filter_truncate(Evaluator& e, const Value& v, const Arguments& a) {
   const auto bound = bind("truncate", a, {"length", "killwords", "end", "leeway"});
-  const Text text = to_text(e.budget(), v);
+  if (v.is_undefined()) return v;
   const std::int64_t length = bound[0] ? bound[0]->integer("the length") : 255;
+  const bool short_list =
+      (v.is_list() || v.is_dict()) && filter_length(e, v, {}).integer("the length") <= length;
+  if (short_list) return v;
+  const Text& text = require_text(v, "a string to truncate");
   const std::int64_t leeway = given(bound[3]) ? bound[3]->integer("the leeway") : 5;
   const Text end = bound[2] ? to_text(e.budget(), *bound[2]) : Text("...", true);
   const auto end_size = static_cast<std::int64_t>(count_characters(end.bytes()));
@@ -390,13 +396,16 @@ Value filter_reverse(Evaluator& e, const Value& v, const Arguments&) {
   return Value(std::move(out));
 }
 
+// Several keys are compared as Python compares lists: equal ones need no order.
 std::vector<Value> sorted(Evaluator& e, const std::vector<Value>& items,
-                          const std::vector<std::vector<Value>>& keys, bool reverse) {
+                          const std::vector<std::vector<Value>>& keys, bool reverse,
+                          bool as_lists = false) {
   std::vector<std::size_t> order(items.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   // Descending order keeps equal items in their order, as Python's sort does.
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     for (std::size_t k = 0; k < keys[a].size(); ++k) {
+      if (as_lists && equal(e.budget(), keys[a][k], keys[b][k])) continue;
       const int order_of = compare(e.budget(), keys[a][k], keys[b][k]);
       if (order_of != 0) return reverse ? order_of > 0 : order_of < 0;
     }
@@ -426,7 +435,8 @@ Value filter_sort(Evaluator& e, const Value& v, const Arguments& a) {
       key.push_back(comparison_key(e, item, &name, flag(bound[1])));
     }
   }
-  return make_list(e.budget(), sorted(e, items->items(), keys, flag(bound[0])));
+  return make_list(e.budget(),
+                   sorted(e, items->items(), keys, flag(bound[0]), !attributes.empty()));
 }
 
 Value filter_dictsort(Evaluator& e, const Value& v, const Arguments& a) {
@@ -452,6 +462,7 @@ Value filter_unique(Evaluator& e, const Value& v, const Arguments& a) {
   for (const Value& item : items->items()) {
     const auto key = canonical_key(comparison_key(e, item, bound[1], flag(bound[0])));
     if (!key) raise("unique needs values that can be keys, not a '{}'", item.type_name());
+    e.budget().step();
     e.budget().text(key->size());
     if (seen.emplace(*key, true).second) out.push_back(item);
   }

@@ -3,8 +3,8 @@
 // json.dumps without ASCII escapes), with Python's semantics of values.
 //
 // Where this interpreter is more lenient than Jinja: filters that give generators give lists that
-// may be visited twice. Where it is stricter: integers have 64 bits, and str.format takes no format
-// specifications. There is no include, import, extends or block.
+// may be visited twice, and so does range. Where it is stricter: integers have 64 bits, and
+// str.format takes no format specifications. There is no include, import, extends or block.
 #pragma once
 
 #include <string>

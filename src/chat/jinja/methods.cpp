@@ -185,6 +185,7 @@ Text python_title(Budget& budget, const Text& text) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t next = at + decode_utf8(text.bytes(), at, c);
     const Text character = text.slice(at, next);
+    budget.step(next % 64 == 0 ? 1 : 0);
     out.append(in_word ? lower(budget, character) : capitalize(budget, character));
     const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
     in_word = category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL ||
@@ -322,6 +323,7 @@ Text swap_case(Budget& budget, const Text& text) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t next = at + decode_utf8(text.bytes(), at, c);
     const Text character = text.slice(at, next);
+    budget.step(next % 64 == 0 ? 1 : 0);
     const Text low = lower(budget, character);
     out.append(low.bytes() == character.bytes() ? upper(budget, character) : low);
     at = next;

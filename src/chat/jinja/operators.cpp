@@ -213,7 +213,10 @@ class PercentFormatter {
       if (at_ < bytes.size()) directive();
       budget_.text(out_.size());
     }
-    if (!used_key_ && used_ < available() && !value_.is_dict()) {
+    // Whatever can be indexed counts as a mapping.
+    const bool mapping =
+        value_.is_dict() || (value_.is_list() && !is_tuple_) || value_.is_undefined();
+    if (!used_key_ && used_ < available() && !mapping) {
       raise("not all arguments of the format are used");
     }
     return std::move(out_);

@@ -39,10 +39,10 @@ bool has_case(Evaluator& evaluator, const Value& value, bool want_upper) {
   return up != low && text.bytes() == (want_upper ? up : low);
 }
 
-std::int64_t modulo(const Value& value, std::int64_t divisor) {
-  if (divisor == 0) raise("division by zero");
-  const std::int64_t number = value.integer("the tested value");
-  return divisor == -1 ? 0 : number % divisor;
+bool has_rest(Evaluator& e, const Value& value, const Value& divisor, std::int64_t rest) {
+  return equal(e.budget(),
+               apply_arithmetic(e.budget(), Expression::Operator::modulo, value, divisor),
+               Value(rest));
 }
 
 const std::map<std::string_view, Test> kTests = {
@@ -67,12 +67,12 @@ const std::map<std::string_view, Test> kTests = {
     {"escaped", [](Evaluator&, const Value&, const Arguments&) { return false; }},
     {"lower", [](Evaluator& e, const Value& v, const Arguments&) { return has_case(e, v, false); }},
     {"upper", [](Evaluator& e, const Value& v, const Arguments&) { return has_case(e, v, true); }},
-    {"odd", [](Evaluator&, const Value& v, const Arguments&) { return modulo(v, 2) != 0; }},
-    {"even", [](Evaluator&, const Value& v, const Arguments&) { return modulo(v, 2) == 0; }},
-    {"divisibleby",
-     [](Evaluator&, const Value& v, const Arguments& a) {
-       return modulo(v, operand(a).integer("the divisor")) == 0;
-     }},
+    {"odd", [](Evaluator& e, const Value& v,
+               const Arguments&) { return has_rest(e, v, Value(std::int64_t{2}), 1); }},
+    {"even", [](Evaluator& e, const Value& v,
+                const Arguments&) { return has_rest(e, v, Value(std::int64_t{2}), 0); }},
+    {"divisibleby", [](Evaluator& e, const Value& v,
+                       const Arguments& a) { return has_rest(e, v, operand(a), 0); }},
     {"sameas", [](Evaluator& e, const Value& v,
                   const Arguments& a) { return same(e.budget(), v, operand(a)); }},
     {"in",

@@ -137,6 +137,11 @@ LINES = r"""
 {{ 10 // 3.0 }} {{ 1e300 * 1e10 }} {{ 5 % 2.5 }} {{ 3.0 == 3 }} {{ 1 / 3 }} {{ 100000000000000000000.0 }} {{ 1.5e-5 }} {{ 12345.678 }}
 {{ 'x' if 1 else 'y' ~ 'z' }} {{ ('x' if 0 else 'y') ~ 'z' }} {{ 1 if 2 > 1 and 3 > 2 else 0 }} {{ [1, 2,] }} {{ {'a': 1,} }} {{ (1,) }}
 {{ loop is defined }}{% for i in [1] %}{{ loop is defined }}{% endfor %}{{ i is defined }}{{ range is defined }}
+{{ -0.0 }} {{ +(-0.0) }} {{ -4.0 % 2 }} {{ 7.5 // -2.0 }} {{ -1 // 0.3 }} {{ 2.5 is even }} {{ 3.0 is odd }} {{ 7.5 is divisibleby 2.5 }}
+{{ 'ﬁ ŉ ß İ ǰ'|upper }} {{ 'ΣΑΣ ΌΣΟΣ Σ. Σ\'α'|lower }} {{ 'ﬁx'|capitalize }} {{ 'ßA'.title() }} {{ 'İI'|lower }} {{ 'aBß'.swapcase() }}
+{{ z|map('upper')|list }} {{ 0|select|list }} {{ false|selectattr('x')|list }} {{ e|map(attribute='q')|list }} {{ (z|map('nofilter'))|list }}
+{{ 'Grüße, 世界 é_1 ½'|wordcount }} {{ '²①'.isdigit() }} {{ '½'.isdigit() }} {{ '½'.isnumeric() }} {{ s.isascii() }} {{ u.isascii() }}
+{{ ['b', 'a']|sort(attribute='zz') }} {{ xs|truncate(5) }} {{ q|tojson(ensure_ascii=true) }} {{ 'a' % xs }} {{ big > 9223372036854775807 }}
 """.strip("\n")
 
 MULTI = [
@@ -231,6 +236,11 @@ ERRORS = r"""
 {{ a b }}
 {{ $ }}
 {{ ns.x = 1 }}
+{{ n|indent }}
+{{ n|truncate(5) }}
+{{ t[1:] }}
+{{ 0 ** -1 }}
+{{ 10.0 ** 400 }}
 """.strip("\n")
 
 sys.path.insert(0, __file__.rsplit("/", 1)[0] if "/" in __file__ else ".")
