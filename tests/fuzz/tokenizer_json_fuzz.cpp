@@ -1,5 +1,5 @@
 // Any bytes as HF's tokenizer.json: refused with a sentence, or a tokenizer that gives every text
-// back.
+// back (but for those that normalise).
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -18,7 +18,7 @@ void check(const strata::Tokenizer& tokenizer, std::string_view text) {
         __builtin_trap();
       }
     }
-    if (tokenizer.decode(ids) != text) __builtin_trap();
+    if (!tokenizer.vocabulary().rules.nfc && tokenizer.decode(ids) != text) __builtin_trap();
   }
 }
 
@@ -42,6 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   strata::write_tokenizer(*tokenizer, metadata);
   const auto again = strata::Tokenizer::from_gguf(metadata);
   if (!again || again->size() != tokenizer->size()) __builtin_trap();
+  if (!(again->vocabulary().rules == tokenizer->vocabulary().rules)) __builtin_trap();
   if (again->encode(json.substr(0, 200)) != tokenizer->encode(json.substr(0, 200))) {
     __builtin_trap();
   }
