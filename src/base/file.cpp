@@ -220,6 +220,13 @@ class RealFileSystem final : public FileSystem {
   }
 
   Status rename(const std::string& from, const std::string& to) override {
+    struct stat target = {};
+    // A device or a pipe under that name would be gone for everybody.
+    if (::lstat(to.c_str(), &target) == 0 && !S_ISREG(target.st_mode)) {
+      return fail(ErrorCode::invalid_argument,
+                  "'{}' exists and is no regular file, so it is not replaced; choose another name",
+                  to);
+    }
     if (::rename(from.c_str(), to.c_str()) != 0) {
       return fail(errno == ENOENT ? ErrorCode::not_found : ErrorCode::io,
                   "cannot rename '{}' to '{}': {}", from, to, errno_text(errno));

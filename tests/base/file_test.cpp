@@ -209,6 +209,22 @@ TEST(RealFiles, AFullDiskIsAnIoErrorWithItsText) {
             "cannot write 3 bytes at offset 0 of '/dev/full': No space left on device");
 }
 
+TEST(RealFiles, RenameReplacesFilesButNoDeviceLinkOrFolder) {
+  const std::string base = testing::TempDir() + "strata-rename-" + std::to_string(::getpid());
+  write_file(real_files(), base + ".from", "new");
+  ASSERT_EQ(::mkfifo((base + ".pipe").c_str(), 0600), 0);
+  ASSERT_EQ(::symlink("/dev/null", (base + ".link").c_str()), 0);
+  for (const std::string& to : {base + ".pipe", base + ".link", testing::TempDir()}) {
+    const Status status = real_files().rename(base + ".from", to);
+    ASSERT_FALSE(status) << to;
+    EXPECT_THAT(status.error().message, HasSubstr("is no regular file, so it is not replaced"));
+  }
+  write_file(real_files(), base + ".to", "old");
+  ASSERT_TRUE(real_files().rename(base + ".from", base + ".to"));
+  EXPECT_EQ(*real_files().read_text(base + ".to"), "new");
+  for (const char* end : {".to", ".pipe", ".link"}) ::unlink((base + end).c_str());
+}
+
 TEST(RealFiles, ReadsFilesOfProcWhoseSizeIsZero) {
   const auto text = real_files().read_text("/proc/self/status");
   if (!text) GTEST_SKIP() << text.error().message;
