@@ -69,13 +69,14 @@ struct Activations {
   std::vector<QuantizedRow> views;
 };
 
-Activations quantize(const Kernels& kernels, const std::vector<float>& x, std::size_t width) {
+Activations quantize(const Kernels& kernels, const std::vector<float>& x, std::size_t width,
+                     BlockKind kind) {
   Activations a;
   const std::size_t count = x.size() / width;
-  a.rows.resize(count, width);
+  a.rows.resize(count, width, kind);
   for (std::size_t r = 0; r < count; ++r) {
-    kernels.quantize_row(x.data() + r * width, width, a.rows.values(r), a.rows.scales(r),
-                         a.rows.sums(r));
+    kernels.quantize_row(x.data() + r * width, width, scale_width(kind), a.rows.values(r),
+                         a.rows.scales(r), a.rows.sums(r));
     a.views.push_back(a.rows.row(r));
   }
   return a;
@@ -134,7 +135,7 @@ TEST_P(IntGemm, EqualsTheSlowProductInEveryShapeAndOnEveryInstructionSet) {
           for (std::size_t i = 0; i < x.size(); ++i) x[i] = random() % 2 ? 1.0f : -1.0f;
         std::vector<float> first;
         for (const Kernels* kernels : supported_kernels()) {
-          const Activations a = quantize(*kernels, x, width);
+          const Activations a = quantize(*kernels, x, width, int_format(type)->kind);
           std::vector<float> y(tokens * rows, NAN);
           std::vector<float*> out(tokens);
           std::vector<const std::byte*> in(rows);
@@ -151,7 +152,7 @@ TEST_P(IntGemm, EqualsTheSlowProductInEveryShapeAndOnEveryInstructionSet) {
               double sum = 0, magnitude = 0;
               for (std::size_t k = 0; k < width; ++k) {
                 const double product = double{decoded[r * width + k]} * a.views[t].values[k] *
-                                       a.views[t].scales[k / kBlock];
+                                       a.views[t].scales[k / scale_width(int_format(type)->kind)];
                 sum += product;
                 magnitude += std::fabs(product);
               }
@@ -171,27 +172,30 @@ INSTANTIATE_TEST_SUITE_P(Formats, IntGemm, testing::ValuesIn(int_types()),
 TEST(QuantizeRow, RoundsSumsAndPoisons) {
   std::mt19937 random(3);
   for (const Kernels* kernels : supported_kernels()) {
-    for (const std::size_t width : {32u, 64u, 256u, 640u, 1000u}) {
-      std::vector<float> x = random_activations(width, random);
-      Activations a = quantize(*kernels, x, width);
-      for (std::size_t k = 0; k < width; ++k) {
-        const float scale = a.views[0].scales[k / kBlock];
-        EXPECT_LE(std::fabs(a.views[0].values[k] * scale - x[k]), scale * 0.5001f);
+    for (const BlockKind kind : {BlockKind::group_integers, BlockKind::group_floats}) {
+      const std::size_t unit = scale_width(kind);
+      for (const std::size_t width : {32u, 64u, 256u, 640u, 1000u}) {
+        std::vector<float> x = random_activations(width, random);
+        Activations a = quantize(*kernels, x, width, kind);
+        for (std::size_t k = 0; k < width; ++k) {
+          const float scale = a.views[0].scales[k / unit];
+          EXPECT_LE(std::fabs(a.views[0].values[k] * scale - x[k]), scale * 0.5001f);
+        }
+        const std::size_t padded = (width + kBlock - 1) / kBlock * kBlock;
+        for (std::size_t g = 0; g < padded / 16; ++g) {
+          int sum = 0;
+          for (std::size_t k = 0; k < 16; ++k) sum += a.views[0].values[16 * g + k];
+          EXPECT_EQ(a.views[0].sums[g], sum);
+        }
+        for (const float bad : {NAN, INFINITY}) {
+          std::vector<float> poisoned = x;
+          poisoned[width - 1] = bad;
+          EXPECT_FALSE(std::isfinite(
+              quantize(*kernels, poisoned, width, kind).views[0].scales[(width - 1) / unit]));
+        }
+        std::fill(x.begin(), x.end(), 0.0f);
+        EXPECT_EQ(quantize(*kernels, x, width, kind).views[0].scales[0], 0.0f);
       }
-      const std::size_t padded = (width + kBlock - 1) / kBlock * kBlock;
-      for (std::size_t g = 0; g < padded / 16; ++g) {
-        int sum = 0;
-        for (std::size_t k = 0; k < 16; ++k) sum += a.views[0].values[16 * g + k];
-        EXPECT_EQ(a.views[0].sums[g], sum);
-      }
-      for (const float bad : {NAN, INFINITY}) {
-        std::vector<float> poisoned = x;
-        poisoned[width - 1] = bad;
-        EXPECT_FALSE(std::isfinite(
-            quantize(*kernels, poisoned, width).views[0].scales[(width - 1) / kBlock]));
-      }
-      std::fill(x.begin(), x.end(), 0.0f);
-      EXPECT_EQ(quantize(*kernels, x, width).views[0].scales[0], 0.0f);
     }
   }
 }

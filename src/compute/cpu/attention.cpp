@@ -90,7 +90,7 @@ void CpuBackend::attention(const AttentionWeights& weights, std::uint32_t layer)
   point(queries, a_, rows_);
   point(keys, b_, rows_);
   point(values, c_, rows_);
-  const QuantizedRow* bytes =
+  ByteInputs bytes =
       quantize(std::array{weights.q, weights.k, weights.v}, mixed.data(), rows_, bytes_mixed_);
   std::vector<Product> products = {{weights.q, mixed.data(), queries.data(), rows_, bytes},
                                    {weights.k, mixed.data(), keys.data(), rows_, bytes},

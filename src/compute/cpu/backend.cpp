@@ -140,26 +140,33 @@ void CpuBackend::multiply(std::span<const Product> products) {
 }
 
 void CpuBackend::panel(const Product& product, std::size_t first_row) {
-  if (product.quantized && int_format(product.matrix.type)) {
+  const IntFormat* format = int_format(product.matrix.type);
+  if (format && product.bytes[format->kind]) {
     int_panel(product, first_row);
   } else {
     float_panel(product, first_row);
   }
 }
 
-const QuantizedRow* CpuBackend::quantize(std::span<const Matrix> matrices, const float* const* x,
-                                         std::size_t count, Quantized& into) {
-  std::size_t width = 0;
-  for (const Matrix& m : matrices)
-    if (int_format(m.type)) width = m.cols;
-  if (width == 0) return nullptr;
-  into.rows.resize(count, width);
-  into.views.resize(count);
-  for_rows(count, [&](std::size_t r) {
-    kernels_.quantize_row(x[r], width, into.rows.values(r), into.rows.scales(r), into.rows.sums(r));
-    into.views[r] = into.rows.row(r);
-  });
-  return into.views.data();
+CpuBackend::ByteInputs CpuBackend::quantize(std::span<const Matrix> matrices, const float* const* x,
+                                            std::size_t count, Quantized& into) {
+  ByteInputs inputs;
+  for (const Matrix& m : matrices) {
+    const IntFormat* format = int_format(m.type);
+    if (!format || inputs[format->kind]) continue;
+    const auto kind = static_cast<std::size_t>(format->kind);
+    QuantizedRows& rows = into.rows[kind];
+    std::vector<QuantizedRow>& views = into.views[kind];
+    rows.resize(count, m.cols, format->kind);
+    views.resize(count);
+    for_rows(count, [&](std::size_t r) {
+      kernels_.quantize_row(x[r], m.cols, scale_width(format->kind), rows.values(r), rows.scales(r),
+                            rows.sums(r));
+      views[r] = rows.row(r);
+    });
+    inputs.of[kind] = views.data();
+  }
+  return inputs;
 }
 
 // 64 outputs in groups of 16, in integers.
@@ -174,7 +181,8 @@ void CpuBackend::int_panel(const Product& product, std::size_t first_row) {
     const std::byte* rows[kLanes];
     for (std::size_t i = 0; i < count; ++i) rows[i] = m.row(row + i);
     for (std::size_t t = 0; t < product.tokens; ++t) y[t] = product.y[t] + row;
-    kernels_.int_gemm(format, rows, count, m.cols, product.quantized, y.data(), product.tokens);
+    kernels_.int_gemm(format, rows, count, m.cols, product.bytes[format.kind], y.data(),
+                      product.tokens);
   }
 }
 
@@ -290,7 +298,7 @@ void CpuBackend::head(const ResidualWeights& mixer, const Matrix& head,
   Pointers mixed, logits(rows.size());
   point(mixed, mixed_, rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) logits[i] = out.data() + i * head.rows;
-  const QuantizedRow* bytes = quantize({&head, 1}, mixed.data(), rows.size(), bytes_mixed_);
+  const ByteInputs bytes = quantize({&head, 1}, mixed.data(), rows.size(), bytes_mixed_);
   multiply(std::vector<Product>{{head, mixed.data(), logits.data(), rows.size(), bytes}});
 }
 

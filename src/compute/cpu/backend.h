@@ -54,20 +54,31 @@ class CpuBackend final : public Backend {
     std::size_t first_row = 0, rows = 0;
     std::uint32_t position = 0;  // of the first row
   };
+  // Rows of inputs in bytes.
+  struct ByteInputs {
+    const QuantizedRow* of[2] = {};  // by BlockKind; null where no matrix of the kind is
+    const QuantizedRow* operator[](BlockKind kind) const {
+      return of[static_cast<std::size_t>(kind)];
+    }
+    // The inputs from row `first` on.
+    ByteInputs from(std::size_t first) const {
+      return {{of[0] ? of[0] + first : nullptr, of[1] ? of[1] + first : nullptr}};
+    }
+  };
   // One product of a step; all products of a step run as one batch of panels.
   struct Product {
     Matrix matrix;
     const float* const* x = nullptr;  // one row of inputs for each token
     float* const* y = nullptr;
     std::size_t tokens = 0;
-    // The same inputs as bytes: a block format is then multiplied in integers. Null for matrices
+    // The same inputs as bytes: a block format is then multiplied in integers. Empty for matrices
     // whose inputs must stay floats (router, residual gates, alpha, beta, indexer).
-    const QuantizedRow* quantized = nullptr;
+    ByteInputs bytes = {};
   };
-  // Rows of inputs in bytes, with their views.
+  // Rows of inputs in bytes, with their views, by BlockKind.
   struct Quantized {
-    QuantizedRows rows;
-    std::vector<QuantizedRow> views;
+    QuantizedRows rows[2];
+    std::vector<QuantizedRow> views[2];
   };
   // Row pointers of a buffer, kept for the length of a step.
   using Pointers = std::vector<float*>;
@@ -78,9 +89,9 @@ class CpuBackend final : public Backend {
   void panel(const Product& product, std::size_t first_row);
   void float_panel(const Product& product, std::size_t first_row);
   void int_panel(const Product& product, std::size_t first_row);
-  // The views of the inputs in bytes; null when none of the matrices is in a block format.
-  const QuantizedRow* quantize(std::span<const Matrix> matrices, const float* const* x,
-                               std::size_t count, Quantized& into);
+  // The inputs in bytes, for each kind that one of the matrices is of.
+  ByteInputs quantize(std::span<const Matrix> matrices, const float* const* x, std::size_t count,
+                      Quantized& into);
   void for_rows(std::size_t rows, const std::function<void(std::size_t)>& body);
   void read_rows(const ResidualWeights& weights, const Rows& wide, std::size_t count);
   void convolve_part(const Part& part, RowRing& history, const Rows& input, const Vector& taps,

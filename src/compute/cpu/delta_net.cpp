@@ -57,7 +57,7 @@ void CpuBackend::delta_net(const DeltaNetWeights& weights, std::uint32_t layer) 
   point(alpha, d_, rows_);
   beta = alpha;
   for (float*& p : beta) p += s.value_heads;
-  const QuantizedRow* bytes =
+  ByteInputs bytes =
       quantize(std::array{weights.qkv, weights.gate}, mixed.data(), rows_, bytes_mixed_);
   multiply(std::vector<Product>{{weights.qkv, mixed.data(), u.data(), rows_, bytes},
                                 {weights.gate, mixed.data(), z.data(), rows_, bytes},
@@ -125,7 +125,7 @@ void CpuBackend::inject_ngram(const NgramWeights& weights, std::uint32_t layer,
   Pointers keys, value;
   point(keys, a_, rows_);
   point(value, c_, rows_);
-  const QuantizedRow* bytes =
+  ByteInputs bytes =
       quantize(std::array{weights.key, weights.value}, embedded.data(), rows_, bytes_mixed_);
   multiply(std::vector<Product>{{weights.key, embedded.data(), keys.data(), rows_, bytes},
                                 {weights.value, embedded.data(), value.data(), rows_, bytes}});

@@ -96,16 +96,22 @@ void CpuBackend::run_experts(const ExpertsWeights& weights) {
   point(out, expert_out_, slots);
   for (std::size_t i = 0; i < slots; ++i) input[i] = mixed_.row(routed_[i].row);
 
-  const QuantizedRow* bytes = quantize(
+  const ByteInputs bytes = quantize(
       std::array{weights.shared_gate, weights.shared_up, weights.gate.first, weights.up.first},
       mixed.data(), rows_, bytes_mixed_);
-  std::vector<QuantizedRow> slot_bytes(bytes ? slots : 0);
-  for (std::size_t i = 0; i < slot_bytes.size(); ++i) slot_bytes[i] = bytes[routed_[i].row];
+  // The same rows once more, in the order of the slots.
+  std::vector<QuantizedRow> slot_rows[2];
+  ByteInputs slot_bytes;
+  for (std::size_t kind = 0; kind < 2; ++kind) {
+    if (!bytes.of[kind]) continue;
+    for (const Routed& routed : routed_) slot_rows[kind].push_back(bytes.of[kind][routed.row]);
+    slot_bytes.of[kind] = slot_rows[kind].data();
+  }
   std::vector<Product> first = {
       {weights.shared_gate, mixed.data(), shared_gate.data(), rows_, bytes},
       {weights.shared_up, mixed.data(), shared_up.data(), rows_, bytes}};
   for_experts([&](std::uint32_t expert, std::size_t i, std::size_t count) {
-    const QuantizedRow* inputs = bytes ? &slot_bytes[i] : nullptr;
+    const ByteInputs inputs = slot_bytes.from(i);
     first.push_back({weights.gate.at(expert), &input[i], &gate[i], count, inputs});
     first.push_back({weights.up.at(expert), &input[i], &up[i], count, inputs});
   });
@@ -117,15 +123,13 @@ void CpuBackend::run_experts(const ExpertsWeights& weights) {
       kernels_.silu_product(a_.row(i - slots), b_.row(i - slots), a_.width);
     }
   });
-  const QuantizedRow* hidden =
-      quantize({&weights.down.first, 1}, gate.data(), slots, bytes_hidden_);
-  const QuantizedRow* shared =
+  const ByteInputs hidden = quantize({&weights.down.first, 1}, gate.data(), slots, bytes_hidden_);
+  const ByteInputs shared =
       quantize({&weights.shared_down, 1}, shared_gate.data(), rows_, bytes_shared_);
   std::vector<Product> second = {
       {weights.shared_down, shared_gate.data(), shared_out.data(), rows_, shared}};
   for_experts([&](std::uint32_t expert, std::size_t i, std::size_t count) {
-    second.push_back(
-        {weights.down.at(expert), &gate[i], &out[i], count, hidden ? hidden + i : nullptr});
+    second.push_back({weights.down.at(expert), &gate[i], &out[i], count, hidden.from(i)});
   });
   multiply(second);
 }

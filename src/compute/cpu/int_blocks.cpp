@@ -22,11 +22,12 @@ const IntFormat* int_format(TensorType type) {
   return nullptr;
 }
 
-void QuantizedRows::resize(std::size_t rows, std::size_t width) {
+void QuantizedRows::resize(std::size_t rows, std::size_t width, BlockKind kind) {
+  kind_ = kind;
   width_ = width;
   padded_ = (width + kBlock - 1) / kBlock * kBlock;
   values_.resize(rows * padded_);
-  scales_.resize(rows * (padded_ / kBlock));
+  scales_.resize(rows * (padded_ / scale_width(kind)));
   sums_.resize(rows * (padded_ / 16));
 }
 

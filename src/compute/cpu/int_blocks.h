@@ -5,15 +5,15 @@
 //   group_floats (the 32 and 64 wide):  value = group_d[h] * (code - zero) + group_m[h]
 //
 // with g = index / 16 and h = index / 32; codes are unsigned bytes. A row of activations becomes
-// signed bytes with one float scale for each 256 and the exact sum of each 16.
+// signed bytes with the exact sum of each 16 and float scales: one for each 256 values beside
+// formats with integer scales, one for each 32 beside the others (finer, and as cheap there).
 //
-// The product of a block with an activation block x (scale dx) is, in this order and no other:
+// The product of a block with activations x (scales dx) is, in this order and no other:
 //   group_integers:  I = sum over g of scale[g] * (code - zero) . x      exact in 32 bits
 //                    M = sum over g of min[g] * sum(x of g)              exact in 32 bits
 //                    acc = fma(float(I), d * dx, acc);  acc = fma(float(M), -(dmin * dx), acc)
-//   group_floats:    for each h: part = fma(float(I_h), group_d[h], part),
-//                    then with minima  part = fma(float(sum(x of h)), group_m[h], part)
-//                    acc = fma(part, dx, acc)
+//   group_floats:    for each h: acc = fma(float(I_h), group_d[h] * dx[h], acc), then with minima
+//                    acc = fma(float(sum(x of h)), group_m[h] * dx[h], acc)
 #pragma once
 
 #include <cstddef>
@@ -59,25 +59,32 @@ struct IntPanel {
   alignas(64) float group_d[8][16], group_m[8][16];
 };
 
+// Activations that share a scale, by the kind of the weights.
+constexpr std::size_t scale_width(BlockKind kind) {
+  return kind == BlockKind::group_integers ? kBlock : 32;
+}
+
 // A row of activations: `values` padded with zeros to whole blocks.
 struct QuantizedRow {
   const std::int8_t* values = nullptr;
-  const float* scales = nullptr;       // one for each block
+  const float* scales = nullptr;       // one for each scale_width() values
   const std::int16_t* sums = nullptr;  // one for each 16 values
 };
 
 // Storage for the rows of a window.
 class QuantizedRows {
  public:
-  void resize(std::size_t rows, std::size_t width);
+  void resize(std::size_t rows, std::size_t width, BlockKind kind);
   std::size_t width() const { return width_; }
+  BlockKind kind() const { return kind_; }
   std::int8_t* values(std::size_t r) { return values_.data() + r * padded_; }
-  float* scales(std::size_t r) { return scales_.data() + r * (padded_ / kBlock); }
+  float* scales(std::size_t r) { return scales_.data() + r * (padded_ / scale_width(kind_)); }
   std::int16_t* sums(std::size_t r) { return sums_.data() + r * (padded_ / 16); }
   QuantizedRow row(std::size_t r) { return {values(r), scales(r), sums(r)}; }
 
  private:
   std::size_t width_ = 0, padded_ = 0;
+  BlockKind kind_ = BlockKind::group_integers;
   std::vector<std::int8_t> values_;
   std::vector<float> scales_;
   std::vector<std::int16_t> sums_;

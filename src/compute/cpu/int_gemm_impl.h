@@ -136,23 +136,20 @@ static void integer_block(const IntFormat& format, const IntPanel& panel, std::s
 template <std::size_t Tokens, bool Minima>
 static void float_block(const IntFormat& format, const IntPanel& panel, std::size_t groups,
                         const QuantizedRow* x, std::size_t at, Lanes* acc) {
-  Lanes part[Tokens];
-  for (std::size_t t = 0; t < Tokens; ++t) part[t] = all(0.0f);
   for (std::size_t g = 0; g < groups; ++g) {
     IntLanes dots[Tokens];
     group_dots<Tokens, 32>(panel, g * 32, format.zero, x, at, dots);
     const Lanes d = load(panel.group_d[g]);
     for (std::size_t t = 0; t < Tokens; ++t) {
-      part[t] = fma_lanes(to_float(dots[t]), d, part[t]);
+      const Lanes dx = all(x[t].scales[at / 32 + g]);
+      acc[t] = fma_lanes(to_float(dots[t]), d * dx, acc[t]);
       if constexpr (Minima) {
         const std::int16_t* sums = x[t].sums + (at + g * 32) / 16;
         const auto sum = static_cast<float>(sums[0] + sums[1]);
-        part[t] = fma_lanes(all(sum), load(panel.group_m[g]), part[t]);
+        acc[t] = fma_lanes(all(sum), load(panel.group_m[g]) * dx, acc[t]);
       }
     }
   }
-  for (std::size_t t = 0; t < Tokens; ++t)
-    acc[t] = fma_lanes(part[t], all(x[t].scales[at / kBlock]), acc[t]);
 }
 
 template <std::size_t Tokens>
@@ -214,12 +211,13 @@ static void int_gemm(const IntFormat& format, const std::byte* const* rows, std:
   }
 }
 
-// Bytes, a scale for each 256 values (largest magnitude / 127) and the sums of each 16. A value
-// that is no number makes its block's scale NaN.
-static void quantize_row(const float* x, std::size_t n, std::int8_t* values, float* scales,
-                         std::int16_t* sums) {
-  for (std::size_t at = 0; at < n; at += kBlock) {
-    const std::size_t count = std::min(kBlock, n - at);
+// Bytes, a scale for each `unit` values (largest magnitude / 127; 32 or 256) and the sums of
+// each 16. A value that is no number makes its unit's scale NaN.
+static void quantize_row(const float* x, std::size_t n, std::size_t unit, std::int8_t* values,
+                         float* scales, std::int16_t* sums) {
+  const std::size_t padded = (n + kBlock - 1) / kBlock * kBlock;
+  for (std::size_t at = 0; at < padded; at += unit) {
+    const std::size_t count = at < n ? std::min(unit, n - at) : 0;
     Lanes largest = all(0.0f), poison = all(0.0f);
     for_runs(count, [&](std::size_t i, std::size_t run) {
       const Lanes v = load_run(x + at + i, run);
@@ -230,7 +228,7 @@ static void quantize_row(const float* x, std::size_t n, std::int8_t* values, flo
     float lanes[kLanes], top = 0.0f;
     store(lanes, largest);
     for (const float l : lanes) top = std::max(top, l);
-    scales[at / kBlock] = top / 127.0f + sum_lanes(poison);
+    scales[at / unit] = top / 127.0f + sum_lanes(poison);
     const float inverse = top > 0.0f ? 127.0f / top : 0.0f;
     std::size_t i = 0;
     for (; i < count; i += kLanes) {
@@ -244,7 +242,7 @@ static void quantize_row(const float* x, std::size_t n, std::int8_t* values, flo
       for (std::size_t j = 0; j < kLanes; ++j) sum += whole[j];
       sums[(at + i) / 16] = static_cast<std::int16_t>(sum);
     }
-    for (; i < kBlock; i += kLanes) {  // behind the row's end
+    for (; i < unit; i += kLanes) {  // behind the row's end
       std::memset(values + at + i, 0, kLanes);
       sums[(at + i) / 16] = 0;
     }

@@ -56,9 +56,10 @@ struct Kernels {
   void (*weighted_rows)(const float* weights, const float* const* rows, std::size_t count,
                         std::size_t n, float* out);
 
-  // Activations to bytes (int_blocks.h); room for whole blocks of 256.
-  void (*quantize_row)(const float* x, std::size_t n, std::int8_t* values, float* scales,
-                       std::int16_t* sums);
+  // Activations to bytes (int_blocks.h) with a scale for each `unit` values, 32 or 256; room for
+  // whole blocks of 256.
+  void (*quantize_row)(const float* x, std::size_t n, std::size_t unit, std::int8_t* values,
+                       float* scales, std::int16_t* sums);
   // y[t][r] = row r . x[t] for at most 16 rows of a block format; `width` values a row.
   void (*int_gemm)(const IntFormat& format, const std::byte* const* rows, std::size_t row_count,
                    std::size_t width, const QuantizedRow* x, float* const* y, std::size_t tokens);
