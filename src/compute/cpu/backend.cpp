@@ -201,17 +201,22 @@ void CpuBackend::float_panel(const Product& product, std::size_t first_row) {
   scratch.x.resize(product.tokens);
   scratch.y.resize(product.tokens);
   for (std::size_t t = 0; t < product.tokens; ++t) scratch.y[t] = product.y[t] + first_row;
-  for (std::size_t k = 0; k < m.cols; k += kPanelDepth) {
-    const std::size_t depth = std::min(kPanelDepth, m.cols - k);
+  // A panel of half the depth stays in the first cache; formats of 256 need it whole.
+  const std::size_t step = type.block_values > kPanelDepth / 2 ? kPanelDepth : kPanelDepth / 2;
+  for (std::size_t k = 0; k < m.cols; k += step) {
+    const std::size_t depth = std::min(step, m.cols - k);
     const std::size_t offset = k / type.block_values * type.block_bytes;
     const std::size_t bytes = depth / type.block_values * type.block_bytes;
     for (std::size_t group = 0; group < rows; group += kLanes) {
       const std::byte* stored[kLanes] = {};
       for (std::size_t i = 0; i < std::min(kLanes, rows - group); ++i) {
-        stored[i] = m.row(first_row + group + i) + offset;
-        __builtin_prefetch(stored[i] + bytes);
-        __builtin_prefetch(stored[i] + bytes + 64);
-        __builtin_prefetch(stored[i] + bytes + 128);
+        const std::size_t row = first_row + group + i;
+        stored[i] = m.row(row) + offset;
+        // What this row needs next, or the same row of the next panel.
+        const std::byte* next = k + depth < m.cols
+                                    ? stored[i] + bytes
+                                    : m.row(std::min<std::size_t>(row + kPanelRows, m.rows - 1));
+        for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(next + line);
       }
       float* into = scratch.panel.data() + group;
       if (kernels_.pack(m.type, stored, depth, into)) continue;

@@ -178,11 +178,24 @@ STRATA_INLINE void block_tile(const IntFormat& format, const IntPanel& panel, st
   for (std::size_t t = 0; t < Tokens; ++t) store_run(y[t], acc[t], rows);
 }
 
+// Asks for the bytes that every row needs some blocks from now. Behind a row's end that is the same
+// row of the next 16, which lies 15 rows further on (matrices are stored row after row).
+STRATA_INLINE void prefetch_blocks(const std::byte* const* rows, std::size_t row_count,
+                                   std::size_t offset, std::size_t step, std::size_t row_bytes) {
+  constexpr std::size_t ahead = 1024;
+  std::size_t at = offset + ahead;
+  if (at >= row_bytes) at += (kLanes - 1) * row_bytes;
+  for (std::size_t r = 0; r < row_count; ++r)
+    for (std::size_t line = 0; line < step; line += 64) __builtin_prefetch(rows[r] + at + line);
+}
+
 static void int_gemm(const IntFormat& format, const std::byte* const* rows, std::size_t row_count,
                      std::size_t width, const QuantizedRow* x, float* const* y,
                      std::size_t tokens) {
   const TypeTraits& type = traits(format.type);
   const Unpack unpack = unpack_of(format.type);
+  const std::size_t step = kBlock / type.block_values * type.block_bytes;
+  const std::size_t row_bytes = width / type.block_values * type.block_bytes;
   struct Scratch {
     IntBlock blocks[kLanes];
     IntPanel panel;
@@ -193,13 +206,7 @@ static void int_gemm(const IntFormat& format, const std::byte* const* rows, std:
   for (std::size_t at = 0; at < width; at += kBlock) {
     const std::size_t groups = std::min(kBlock, width - at) / 32;
     const std::size_t offset = at / type.block_values * type.block_bytes;
-    for (std::size_t r = 0; r < row_count; ++r) {
-      constexpr std::size_t ahead = 1024;  // bytes: several blocks of every row on their way
-      __builtin_prefetch(rows[r] + offset + ahead);
-      __builtin_prefetch(rows[r] + offset + ahead + 64);
-      if (type.block_bytes > 128 || type.block_values < kBlock)
-        __builtin_prefetch(rows[r] + offset + ahead + 128);
-    }
+    prefetch_blocks(rows, row_count, offset, step, row_bytes);
     fill_panel(format, unpack, sources, offset, groups, scratch->blocks, scratch->panel);
     std::size_t t = 0;
     for (; t + kIntTokens <= tokens; t += kIntTokens)
@@ -281,7 +288,8 @@ static std::uint64_t int8_loop(std::size_t iterations) {
   alignas(64) std::uint8_t codes[64];
   std::memset(codes, 3, sizeof codes);
   const std::int8_t x[4] = {1, 2, 3, 4};
-  IntLanes sum[kSums] = {};
+  IntLanes sum[kSums];  // different from the start, or the compiler would keep one of them
+  for (std::size_t s = 0; s < kSums; ++s) sum[s] = all_int(static_cast<std::int32_t>(s));
   for (std::size_t i = 0; i < iterations; ++i)
     for (std::size_t s = 0; s < kSums; ++s) sum[s] = dot4(sum[s], codes, x);
   std::uint64_t total = 0;

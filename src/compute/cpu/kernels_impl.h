@@ -192,23 +192,34 @@ STRATA_INLINE void pack_bf16(const std::byte* const* rows, std::size_t k, float*
     store(panel + (2 * i + 1) * kPanelRows, (Lanes)(both & static_cast<std::int32_t>(0xffff0000)));
   }
 }
-// 32 inputs of Q8_0 rows: one block of each.
-STRATA_INLINE void pack_q8_0(const std::byte* const* rows, std::size_t k, float* panel) {
+STRATA_INLINE float half_at(const quant::Byte* bytes) {
+#if defined(STRATA_AVX2)
+  return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(quant::load_u16(bytes))));
+#else
+  return quant::load_half(bytes);
+#endif
+}
+
+// 32 or 64 inputs of Q8_0 rows: one or two blocks of each.
+STRATA_INLINE void pack_q8_0(const std::byte* const* rows, std::size_t k, std::size_t blocks,
+                             float* panel) {
   const std::size_t offset = k / 32 * sizeof(quant::BlockQ8_0);
-  alignas(64) std::byte codes[kLanes][64] = {};  // the second half of a row stays unused
-  float d[kLanes] = {};
+  alignas(64) std::byte codes[kLanes][64] = {};
+  alignas(64) float d[2][kLanes] = {};
   const std::byte* sources[kLanes];
   for (std::size_t i = 0; i < kLanes; ++i) {
     sources[i] = codes[i];
     if (!rows[i]) continue;
     const auto* block = reinterpret_cast<const quant::BlockQ8_0*>(rows[i] + offset);
-    std::memcpy(codes[i], block->qs, sizeof block->qs);
-    d[i] = quant::load_half(block->d);
+    for (std::size_t b = 0; b < blocks; ++b) {
+      std::memcpy(codes[i] + 32 * b, block[b].qs, sizeof block[b].qs);
+      d[b][i] = half_at(block[b].d);
+    }
   }
   alignas(64) std::int32_t columns[kLanes][kLanes];
   column_dwords(sources, 0, columns);
-  const Lanes scale = load(d);
-  for (std::size_t i = 0; i < 8; ++i) {
+  for (std::size_t i = 0; i < 8 * blocks; ++i) {
+    const Lanes scale = load(d[i / 8]);
     IntLanes four;
     std::memcpy(&four, columns[i], sizeof four);
     for (int j = 0; j < 4; ++j) {
@@ -221,25 +232,23 @@ STRATA_INLINE void pack_q8_0(const std::byte* const* rows, std::size_t k, float*
 
 // False for types and depths that have no short way: they are decoded first.
 static bool pack(TensorType type, const std::byte* const* rows, std::size_t depth, float* panel) {
-  const std::size_t step = type == TensorType::F32 ? 16 : 32;
-  if (depth % step != 0) return false;
-  for (std::size_t k = 0; k < depth; k += step) {
-    float* at = panel + k * kPanelRows;
-    switch (type) {
-      case TensorType::F32:
-        pack_f32(rows, k, at);
-        break;
-      case TensorType::BF16:
-        pack_bf16(rows, k, at);
-        break;
-      case TensorType::Q8_0:
-        pack_q8_0(rows, k, at);
-        break;
-      default:
-        return false;
-    }
+  if (depth % 32 != 0) return false;
+  const auto each = [&](std::size_t step, const auto& body) {
+    for (std::size_t k = 0; k < depth; k += step) body(k, panel + k * kPanelRows);
+    return true;
+  };
+  switch (type) {
+    case TensorType::F32:
+      return each(16, [&](std::size_t k, float* at) { pack_f32(rows, k, at); });
+    case TensorType::BF16:
+      return each(32, [&](std::size_t k, float* at) { pack_bf16(rows, k, at); });
+    case TensorType::Q8_0:
+      return each(64, [&](std::size_t k, float* at) {
+        pack_q8_0(rows, k, std::min<std::size_t>(2, (depth - k) / 32), at);
+      });
+    default:
+      return false;
   }
-  return true;
 }
 
 static void pack_floats(const float* const* rows, std::size_t depth, float* panel) {

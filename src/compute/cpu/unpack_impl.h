@@ -6,14 +6,6 @@ namespace q = strata::quant;
 
 using Unpack = void (*)(const std::byte* source, std::size_t groups, IntBlock& block);
 
-STRATA_INLINE float half_at(const q::Byte* bytes) {
-#if defined(STRATA_AVX2)
-  return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(q::load_u16(bytes))));
-#else
-  return q::load_half(bytes);
-#endif
-}
-
 // --- groups with a float scale -----------------------------------------------------------------
 
 template <class Block, void (*group)(const Block&, std::uint8_t* __restrict)>
