@@ -183,7 +183,7 @@ void OutputParser::take_thinking_marker(Marker marker) {
     deliver_held_calls();
     restart(thinking_);
     state_ = State::content;
-  } else if (marker == Marker::call && !types_.empty() && at_line_start()) {
+  } else if (marker == Marker::call && options_.parse_calls && !types_.empty() && at_line_start()) {
     call_in_thinking_ = true;
     held_text_ += literal(Marker::call);
     open_call();
@@ -193,12 +193,13 @@ void OutputParser::take_thinking_marker(Marker marker) {
 }
 
 void OutputParser::take_content_marker(Marker marker) {
-  if (marker == Marker::call) {
+  const bool text = marker == Marker::call && !options_.parse_calls;
+  if (marker == Marker::call && !text) {
     open_call();
   } else if (marker == Marker::think) {
     restart(content_);
     state_ = State::thinking;
-  } else if (content_.started) {
+  } else if (content_.started || text) {
     put(content_, literal(marker));
   }
 }

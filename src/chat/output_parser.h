@@ -42,6 +42,7 @@ struct ParserOptions {
   bool starts_in_thinking = false;  // the prompt ends inside an open <think> block
   boost::json::array tools;         // as in Conversation; types of arguments are taken from here
   std::string call_id_prefix = "call_";  // ids are prefix + 24 random letters and digits
+  bool parse_calls = true;  // false: no tools were offered, so what looks like a call is text
 };
 
 class OutputParser {

@@ -433,5 +433,30 @@ TEST(OutputParser, TimeIsLinear) {
   EXPECT_LT(seconds(16000), 16 * 6 * small + 0.5);
 }
 
+TEST(OutputParser, CallsAreTextWhenToldSo) {
+  const std::string call =
+      "<tool_call>\n<function=f>\n<parameter=s>\na\n</parameter>\n"
+      "</function>\n</tool_call>";
+  const std::string text = "Look: " + call + "\n\n" + call + " done";
+  for (const json::array& tools : {json::array(), kTools}) {
+    OutputParser parser(demo_tokenizer(), {true, tools, "call_", false});
+    std::string streamed;
+    const auto take = [&](const std::vector<OutputEvent>& events) {
+      for (const OutputEvent& event : events) {
+        if (event.kind == Kind::content) streamed += event.text;
+      }
+    };
+    for (const TokenId id :
+         demo_tokenizer().encode("why\n" + call + "\n</think>\n\n" + text, Specials::all)) {
+      take(parser.feed(id));
+    }
+    take(parser.finish(true));
+    EXPECT_EQ(parser.message().reasoning_content, "why\n" + call);
+    EXPECT_EQ(parser.message().content, text);
+    EXPECT_EQ(streamed, text);
+    EXPECT_TRUE(parser.message().tool_calls.empty());
+  }
+}
+
 }  // namespace
 }  // namespace strata::chat
