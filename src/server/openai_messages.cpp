@@ -36,6 +36,15 @@ Answer<std::string> text_member(const json::object& object, std::string_view key
   return refuse(400, place, "'{}.{}' must be a string", place, key);
 }
 
+Answer<std::string> needed_text(const json::object& part, std::string_view key,
+                                const std::string& place) {
+  const json::value* value = given(part, key);
+  const auto* text = value == nullptr ? nullptr : value->if_string();
+  if (text != nullptr) return std::string(view(*text));
+  return refuse(400, fmt::format("{}.{}", place, key), "'{}.{}' must be a string{}", place, key,
+                value == nullptr ? ", but it is missing" : "");
+}
+
 Answer<std::string> part_text(const json::value& part, const std::string& place) {
   if (const auto* text = part.if_string()) return std::string(view(*text));
   const auto* object = part.if_object();
@@ -45,9 +54,9 @@ Answer<std::string> part_text(const json::value& part, const std::string& place)
   auto type = text_member(*object, "type", place);
   if (!type) return type;
   if (*type == "text" || *type == "input_text" || *type == "output_text") {
-    return text_member(*object, "text", place);
+    return needed_text(*object, "text", place);
   }
-  if (*type == "refusal") return text_member(*object, "refusal", place);
+  if (*type == "refusal") return needed_text(*object, "refusal", place);
   if (*type == "image_url" || *type == "input_image" || *type == "image") {
     return refuse(400, place,
                   "'{}' is a picture, but the model that is served reads text only; take the "
