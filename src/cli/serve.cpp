@@ -25,8 +25,9 @@
 namespace strata {
 namespace {
 
-constexpr std::chrono::seconds kStopGrace{5};  // for answers on their way
-constexpr int kInterrupted = 130;              // exit code of a second signal
+constexpr std::chrono::seconds kStopGrace{5};        // for answers on their way
+constexpr std::chrono::milliseconds kCutGrace{500};  // for the last words of those that were cut
+constexpr int kInterrupted = 130;                    // exit code of a second signal
 
 struct ServeArguments {
   EngineOptions engine;
@@ -107,7 +108,10 @@ Result<int> run_serve(ServeArguments& arguments) {
     print_addresses(arguments, listener->port(), engine->facts());
     StopSignal::wait();
     log_info("stopping; running answers get {} s", kStopGrace.count());
-    listener->stop(kStopGrace);
+    service->close();
+    listener->drain(kStopGrace);
+    service->cut();
+    listener->stop(kCutGrace);
     api.set_service(nullptr);
     return {};
   };

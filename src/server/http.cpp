@@ -85,6 +85,7 @@ struct HttpServer::State {
   std::list<std::weak_ptr<Connection>> connections;
   bool stopped = false;
 
+  void wait_for_none(std::chrono::milliseconds time);
   void run();
   void accept();
   void accepted(tcp::socket socket);
@@ -196,10 +197,15 @@ Status HttpServer::start(HttpHandler handler) {
   return {};
 }
 
-void HttpServer::stop(std::chrono::milliseconds grace) {
+void HttpServer::State::wait_for_none(std::chrono::milliseconds time) {
+  const auto until = std::chrono::steady_clock::now() + time;
+  while (context->open > 0 && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+void HttpServer::drain(std::chrono::milliseconds grace) {
   State& state = *state_;
-  if (state.stopped) return;
-  state.stopped = true;
   state.context->stopping = true;
   if (state.threads.empty()) return;
   asio::post(state.accept_strand, [&state] {
@@ -208,16 +214,18 @@ void HttpServer::stop(std::chrono::milliseconds grace) {
     state.accept_pause.cancel();
   });
   for (const auto& connection : state.alive()) connection->close_when_idle();
-  using Clock = std::chrono::steady_clock;
-  const auto wait_for_none = [&state](Clock::time_point until) {
-    while (state.context->open > 0 && Clock::now() < until) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-  };
-  wait_for_none(Clock::now() + grace);
+  state.wait_for_none(grace);
+}
+
+void HttpServer::stop(std::chrono::milliseconds grace) {
+  State& state = *state_;
+  if (state.stopped) return;
+  state.stopped = true;
+  drain(grace);
+  if (state.threads.empty()) return;
   for (const auto& connection : state.alive()) connection->abort();
   // Aborted connections live on in their handlers' writers; what matters is that none runs.
-  wait_for_none(Clock::now() + std::chrono::milliseconds(200));
+  state.wait_for_none(std::chrono::milliseconds(200));
   state.work.reset();
   state.io.stop();
   for (auto& thread : state.threads) thread.join();

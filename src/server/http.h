@@ -94,9 +94,11 @@ class HttpServer {
   std::uint16_t port() const;
   // Accepts and answers from now on. Once.
   Status start(HttpHandler handler);
-  // Stops accepting, closes idle connections, gives running answers `grace` to end, cuts the rest
-  // and returns when no handler runs any more. Writers may be used afterwards, without effect, as
-  // long as the HttpServer lives. Not from a handler.
+  // Stops accepting, closes idle connections and waits until all running answers have ended, at
+  // most for `grace`. Not from a handler.
+  void drain(std::chrono::milliseconds grace);
+  // drain(), then cuts the rest; returns when no handler runs any more. Writers may be used
+  // afterwards, without effect, as long as the HttpServer lives. Not from a handler.
   void stop(std::chrono::milliseconds grace);
   std::size_t connections() const;
 

@@ -127,6 +127,7 @@ class WholeAnswer final : public AnswerObserver {
     if (result.finish == ChatFinish::error) {
       const ApiError error = failure_of(result);
       response.status = error.status;
+      if (error.status == 503) response.headers.emplace_back("Retry-After", "1");
       response.body = openai_error_body(error);
     } else {
       json::object body = head("chat.completion");
@@ -248,7 +249,8 @@ void serve_openai_chat(Service& service, const HttpRequest& request,
   auto id = service.chat(std::move(parsed->chat), executor, std::move(observer));
   if (!id) return send_error(*writer, id.error());
   writer->on_close([&service, id = *id] {
-    log_info("answer {}: the client left", id);
+    log_info("answer {}: {}", id,
+             service.closed() ? "its connection ended while the server stops" : "the client left");
     service.cancel(id);
   });
   // Before the first event: those wait on the strand until this function returns.

@@ -12,6 +12,11 @@ namespace {
 using chat::OutputEvent;
 using Kind = chat::OutputEvent::Kind;
 
+constexpr std::string_view kStopping =
+    "the server is stopping; send the request again when it is back";
+
+}  // namespace
+
 // One answer on its way. The engine calls it from its thread; all work is done on the executor,
 // which also orders it, so nothing here needs a lock.
 class ChatRun final : public Listener, public std::enable_shared_from_this<ChatRun> {
@@ -29,7 +34,10 @@ class ChatRun final : public Listener, public std::enable_shared_from_this<ChatR
   void set_id(RequestId id) { id_ = id; }
 
   void progress(std::uint32_t read, std::uint32_t total) override {
-    executor_([self = shared_from_this(), read, total] { self->observer_->progress(read, total); });
+    executor_([self = shared_from_this(), read, total] {
+      self->begun_ = true;
+      if (!self->over_) self->observer_->progress(read, total);
+    });
   }
   void token(TokenId id) override {
     executor_([self = shared_from_this(), id] { self->take(id); });
@@ -37,10 +45,15 @@ class ChatRun final : public Listener, public std::enable_shared_from_this<ChatR
   void finished(const Completion& completion) override {
     executor_([self = shared_from_this(), completion] { self->end(completion); });
   }
+  // The server ends the answer, or only one that has not begun.
+  void stop(bool waiting_only) {
+    executor_([self = shared_from_this(), waiting_only] { self->end_by_server(waiting_only); });
+  }
 
  private:
   void take(TokenId id);
   void end(const Completion& completion);
+  void end_by_server(bool waiting_only);
   void filter(const OutputEvent& event);
   void emit(const OutputEvent& event);
   void emit_content(std::string text);
@@ -54,9 +67,13 @@ class ChatRun final : public Listener, public std::enable_shared_from_this<ChatR
   std::shared_ptr<ChatObserver> observer_;
   ChatResult result_;
   std::vector<bool> complete_;  // per call of result_.message
+  bool begun_ = false;          // the engine has read some of the prompt
+  bool over_ = false;           // the observer heard the end
 };
 
 void ChatRun::take(TokenId id) {
+  begun_ = true;
+  if (over_) return;
   if (stops_.matched()) return;  // tokens of the window in which the stop string ended
   ++result_.completion_tokens;
   if (parser_.in_thinking()) ++result_.reasoning_tokens;
@@ -115,7 +132,20 @@ void ChatRun::drop_cut_calls() {
   calls.resize(kept);
 }
 
+void ChatRun::end_by_server(bool waiting_only) {
+  if (over_ || (waiting_only && begun_)) return;
+  over_ = true;
+  engine_.cancel(id_);
+  drop_cut_calls();
+  result_.finish = ChatFinish::error;
+  result_.error = {ErrorCode::unavailable, std::string(kStopping)};
+  log_info("answer {}: {} because the server stops", id_, begun_ ? "cut" : "not begun");
+  observer_->finished(result_);
+}
+
 void ChatRun::end(const Completion& completion) {
+  if (over_) return;
+  over_ = true;
   const bool stopped = stops_.matched().has_value();
   const bool natural = completion.reason == FinishReason::stop;
   if (!stopped) {
@@ -149,6 +179,8 @@ void ChatRun::end(const Completion& completion) {
            result_.completion_tokens, result_.decode_seconds, to_string(completion.reason));
   observer_->finished(result_);
 }
+
+namespace {
 
 bool empty_turn(const chat::Message& message) {
   return message.role == "assistant" && message.content.empty() && message.tool_calls.empty();
@@ -202,15 +234,49 @@ bool Service::ends_in_thinking(const std::vector<TokenId>& prompt) const {
   return false;
 }
 
+// What fails in the same way without the template arguments is the conversation's fault.
+ApiError Service::render_error(const chat::Conversation& conversation, const Error& error) const {
+  std::string_view param = "messages";
+  if (!conversation.template_arguments.empty()) {
+    chat::Conversation bare = conversation;
+    bare.template_arguments.clear();
+    const auto segments = template_.render(bare);
+    if (segments || segments.error().message != error.message) param = "chat_template_kwargs";
+  }
+  ApiError answer = api_error(error, param);
+  // Limits of rendering are the request's own fault, not a busy server's.
+  if (error.code == ErrorCode::exhausted) answer.status = 400;
+  return answer;
+}
+
+std::vector<std::shared_ptr<ChatRun>> Service::running() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<ChatRun>> found;
+  for (const auto& known : runs_) {
+    if (auto run = known.lock()) found.push_back(std::move(run));
+  }
+  return found;
+}
+
+void Service::close() {
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  for (const auto& run : running()) run->stop(true);
+}
+
+void Service::cut() {
+  close();
+  for (const auto& run : running()) run->stop(false);
+}
+
 Answer<RequestId> Service::chat(ChatRequest request, Executor executor,
                                 std::shared_ptr<ChatObserver> observer) {
   normalise(request.conversation);
   auto segments = template_.render(request.conversation);
   if (!segments) {
-    // Limits of rendering are the request's own fault, not a busy server's.
-    ApiError error = api_error(segments.error(), "messages");
-    if (segments.error().code == ErrorCode::exhausted) error.status = 400;
-    return tl::unexpected<ApiError>(std::move(error));
+    return tl::unexpected<ApiError>(render_error(request.conversation, segments.error()));
   }
   Request work;
   work.prompt = chat::encode_segments(engine_.tokenizer(), *segments);
@@ -236,11 +302,17 @@ Answer<RequestId> Service::chat(ChatRequest request, Executor executor,
   chat::ParserOptions options;
   options.starts_in_thinking = ends_in_thinking(work.prompt);
   options.tools = std::move(request.conversation.tools);
+  options.parse_calls = !options.tools.empty();
   auto run = std::make_shared<ChatRun>(engine_, std::move(options), std::move(request.stops),
                                        std::move(executor), std::move(observer));
+  // Under the lock, so that close() finds every answer it did not refuse.
+  const std::lock_guard lock(mutex_);
+  if (closed_) return refuse(503, {}, "{}", kStopping);
   auto id = engine_.submit(std::move(work), run);
   if (!id) return tl::unexpected<ApiError>(api_error(id.error()));
   run->set_id(*id);
+  std::erase_if(runs_, [](const auto& known) { return known.expired(); });
+  runs_.push_back(run);
   return *id;
 }
 

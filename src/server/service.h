@@ -2,9 +2,11 @@
 // gets the neutral events back; it knows nothing of templates, tokens or the engine's threads.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -57,6 +59,8 @@ class ChatObserver {
 // Runs functions later, one at a time and in order; must not block (ResponseWriter::post).
 using Executor = std::function<void(std::function<void()>)>;
 
+class ChatRun;
+
 class Service {
  public:
   // Compiles the model's chat template (`tokenizer.chat_template`). The engine must outlive the
@@ -70,6 +74,13 @@ class Service {
                          std::shared_ptr<ChatObserver> observer);
   void cancel(RequestId id) { engine_.cancel(id); }
 
+  // The server is about to stop: from now on chat() refuses with 503, and answers of whose prompt
+  // nothing was read yet end at once with an error. The others go on. From any thread.
+  void close();
+  // Then: every answer that still runs ends with an error. From any thread.
+  void cut();
+  bool closed() const { return closed_; }
+
   const EngineFacts& facts() const { return engine_.facts(); }
   EngineCounters counters() const { return engine_.counters(); }
   std::int64_t started() const { return started_; }  // seconds since 1970
@@ -77,12 +88,18 @@ class Service {
  private:
   Service(Engine& engine, chat::ChatTemplate chat_template);
   bool ends_in_thinking(const std::vector<TokenId>& prompt) const;
+  ApiError render_error(const chat::Conversation& conversation, const Error& error) const;
+  std::vector<std::shared_ptr<ChatRun>> running();
 
   Engine& engine_;
   chat::ChatTemplate template_;
   std::optional<TokenId> think_open_;
   std::optional<TokenId> think_close_;
   std::int64_t started_ = 0;
+
+  std::mutex mutex_;
+  std::atomic<bool> closed_{false};  // set under the mutex
+  std::vector<std::weak_ptr<ChatRun>> runs_;
 };
 
 // What every dialect's conversation goes through: developer becomes system; a system message that

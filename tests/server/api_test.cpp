@@ -100,12 +100,14 @@ class ApiTest : public ::testing::Test {
     }));
     auto service = Service::create(*engine_);
     ASSERT_TRUE(service) << service.error().message;
-    api_.set_service(std::move(*service));
+    service_ = std::move(*service);
+    api_.set_service(service_);
   }
   void TearDown() override {
     if (server_ == nullptr) return;
     server_->stop(0ms);
     api_.set_service(nullptr);
+    service_.reset();
     engine_.reset();  // before the server, as serve does
   }
 
@@ -144,6 +146,7 @@ class ApiTest : public ::testing::Test {
 
   std::unique_ptr<FakeEngine> engine_;
   Api api_{"127.0.0.1"};
+  std::shared_ptr<Service> service_;
   std::unique_ptr<HttpServer> server_;
 };
 
@@ -303,6 +306,44 @@ TEST_F(ApiTest, HidesToolsWhenToldTo) {
   EXPECT_EQ(engine_->prompt(0).find("get_weather"), std::string::npos);
   chat(kTools);
   EXPECT_THAT(engine_->prompt(1), HasSubstr("get_weather"));
+}
+
+TEST_F(ApiTest, WithoutOfferedToolsACallIsText) {
+  engine_->script({{.text = kCall}});
+  const std::string text = kCall.substr(kCall.find("<tool_call>"));
+  for (const std::string& members : {std::string(R"("seed":1)"), std::string(R"("tools":[])"),
+                                     kTools + R"(,"tool_choice":"none")"}) {
+    const json::object answer = choice(chat(members));
+    EXPECT_EQ(answer.at("message").at("content"), json::value(text)) << members;
+    EXPECT_FALSE(answer.at("message").as_object().contains("tool_calls")) << members;
+    EXPECT_EQ(text_of(answer.at("finish_reason")), "stop");
+    const Streamed all = joined(chat(members + R"(,"stream":true)").body);
+    EXPECT_EQ(all.content, text) << members;
+    EXPECT_TRUE(all.calls.empty());
+    EXPECT_EQ(all.finish, "stop");
+  }
+}
+
+TEST_F(ApiTest, BlamesATemplateArgumentForWhatItBreaks) {
+  const std::string source =
+      "{% for i in range(messages | length) %}{{ messages[i].content }}{% endfor %}"
+      "{% if messages[0].content == 'no' %}{{ raise_exception('not this') }}{% endif %}"
+      "{{ namespace(a=1).a }}{{ style | default('') | upper }}{{ 1 + (extra | default(1)) }}";
+  engine_->metadata_.set("tokenizer.chat_template", MetaValue::string(source));
+  auto service = Service::create(*engine_);
+  ASSERT_TRUE(service) << service.error().message;
+  api_.set_service(std::move(*service));
+  EXPECT_EQ(chat("").status, 200u);
+  for (const char* arguments : {R"({"range":1})", R"({"namespace":"x"})", R"({"extra":[]})"}) {
+    const RawResponse refused = chat(fmt::format(R"("chat_template_kwargs":{})", arguments));
+    EXPECT_EQ(refused.status, 400u) << arguments;
+    EXPECT_EQ(error_of(refused, "param"), "chat_template_kwargs") << arguments;
+  }
+  // What fails with and without them is the conversation's own fault.
+  const RawResponse refused =
+      chat(R"("chat_template_kwargs":{"style":"x"})", R"([{"role":"user","content":"no"}])");
+  EXPECT_EQ(error_of(refused, "param"), "messages");
+  EXPECT_EQ(error_of(refused), "not this");
 }
 
 TEST_F(ApiTest, StopStringsCutTheAnswerAcrossTokens) {
@@ -537,6 +578,71 @@ TEST_F(ApiTest, StopsWhileAnswersRun) {
     ASSERT_TRUE(clients.back().wait_for("word"));
   }
   server_->stop(50ms);
+  EXPECT_TRUE(idle_within(1s));
+}
+
+class StopTest : public ApiTest {
+ protected:
+  RawClient start(const std::string& members, std::size_t running) {
+    const std::string text = body(members);
+    RawClient one = client();
+    one.send("POST /v1/chat/completions HTTP/1.1\r\nContent-Length: " +
+             std::to_string(text.size()) + "\r\n\r\n" + text);
+    while (engine_->running() < running) std::this_thread::sleep_for(1ms);
+    return one;
+  }
+  void expect_stopping(const RawResponse& whole) {
+    EXPECT_EQ(whole.status, 503u);
+    EXPECT_EQ(whole.headers.at("Retry-After"), "1");
+    EXPECT_EQ(error_of(whole), std::string(kStopping));
+  }
+  void expect_cut(const RawResponse& stream) {
+    EXPECT_TRUE(stream.complete);
+    const auto data = sse_data(stream.body);
+    ASSERT_GE(data.size(), 3u) << stream.body;
+    EXPECT_EQ(data.back(), "[DONE]");
+    const json::value error = json::parse(data[data.size() - 2]).at("error");
+    EXPECT_EQ(text_of(error.at("message")), std::string(kStopping));
+    EXPECT_EQ(text_of(error.at("type")), "server_error");
+  }
+  static constexpr std::string_view kStopping =
+      "the server is stopping; send the request again when it is back";
+};
+
+TEST_F(StopTest, RefusesWhatWaitsAtOnceAndCutsTheRestWithAnError) {
+  const Script running = {.text = "word ", .pace = 1ms, .endless = true};
+  const Script waiting = {.text = "</think>never", .wait = 10s};
+  const Script short_one = {.text = "</think>\n\none two three four", .pace = 40ms};
+  engine_->script({running, running, waiting, waiting, short_one});
+  RawClient stream = start(R"("stream":true)", 1);
+  ASSERT_TRUE(stream.wait_for("word"));
+  RawClient whole = start("", 2);
+  RawClient waiting_stream = start(R"("stream":true)", 3);
+  RawClient waiting_whole = start("", 4);
+  RawClient ends = start(R"("stream":true)", 5);
+  ASSERT_TRUE(ends.wait_for("one"));
+
+  ::testing::internal::CaptureStderr();
+  set_log_level(LogLevel::info);
+  service_->close();
+  expect_cut(waiting_stream.read_response());
+  expect_stopping(waiting_whole.read_response());
+  expect_stopping(chat(""));
+  EXPECT_EQ(engine_->cancels(), 2u);  // the others go on
+  // Inside the grace time.
+  const Streamed finished = joined(ends.read_response().body);
+  EXPECT_EQ(finished.content, "one two three four");
+  EXPECT_EQ(finished.finish, "stop");
+  server_->drain(50ms);
+  EXPECT_EQ(engine_->cancels(), 2u);
+  service_->cut();
+  expect_cut(stream.read_response());
+  expect_stopping(whole.read_response());
+  server_->stop(500ms);
+  set_log_level(LogLevel::error);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(log.find("the client left"), std::string::npos) << log;
+  EXPECT_THAT(log, HasSubstr("cut because the server stops"));
   EXPECT_TRUE(idle_within(1s));
 }
 
