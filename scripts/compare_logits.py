@@ -25,11 +25,12 @@ def tokenize(strata, model, text, folder):
                                      capture_output=True, text=True).stdout)
 
 
-def log_probabilities(strata, model, ids, folder):
+def log_probabilities(strata, model, ids, folder, options=()):
     ids_path, out = os.path.join(folder, "ids.json"), os.path.join(folder, "logits")
     with open(ids_path, "w") as file:
         json.dump(ids, file)
-    subprocess.run([strata, "logits", "-m", model, "--ids", ids_path, "-o", out], check=True)
+    subprocess.run([strata, "logits", "-m", model, "--ids", ids_path, "-o", out, *options],
+                   check=True)
     return log_softmax(np.fromfile(out, np.float32).reshape(len(ids), -1))
 
 
@@ -41,6 +42,8 @@ def main():
     parser.add_argument("--prompts", default=os.path.join(os.path.dirname(__file__),
                                                           "../tests/golden/demo-eval.jsonl"))
     parser.add_argument("--limit", type=int, default=7, help="prompts of each category")
+    parser.add_argument("--slow-reference", action="store_true",
+                        help="the reference model by the float32 reference forward")
     parser.add_argument("--longest", type=int, default=900, help="leave longer prompts out (tokens)")
     arguments = parser.parse_args()
     counts, answer, prompt, same = {}, {}, {}, {}
@@ -55,7 +58,8 @@ def main():
             counts[category] = counts.get(category, 0) + 1
             first = len(ids) - 1  # predicts the answer's first token
             ids += tokenize(arguments.strata, arguments.reference, item["output"], folder)
-            p = log_probabilities(arguments.strata, arguments.reference, ids, folder)
+            p = log_probabilities(arguments.strata, arguments.reference, ids, folder,
+                                  ["--reference"] if arguments.slow_reference else [])
             for model in arguments.models:
                 q = log_probabilities(arguments.strata, model, ids, folder)
                 kl = (np.exp(p) * (p - q)).sum(axis=1)
