@@ -19,6 +19,38 @@ namespace {
 constexpr std::uint32_t kMaxChunk = 2048;
 constexpr std::uint32_t kMaxParallel = 64;
 
+// The model file's sampling. A value that no request may have is not used, and the log says so.
+Sampling default_sampling(const Metadata& m) {
+  Sampling sampling;
+  const auto take = [&](std::string_view key, auto set) {
+    if (!m.contains(key)) return;
+    const Result<double> value = m.number(key);
+    Sampling with = sampling;
+    Status status = value ? set(with, *value) : Status(tl::unexpected(value.error()));
+    if (status) status = validate(with);
+    if (status)
+      sampling = with;
+    else
+      log_warning("key '{}' of the model is not used: {}", key, status.error().message);
+  };
+  take("general.sampling.temp", [](Sampling& s, double value) -> Status {
+    s.temperature = static_cast<float>(value);
+    return {};
+  });
+  take("general.sampling.top_p", [](Sampling& s, double value) -> Status {
+    s.top_p = static_cast<float>(value);
+    return {};
+  });
+  take("general.sampling.top_k", [](Sampling& s, double value) -> Status {
+    if (!(value >= 0 && value <= INT32_MAX) || value != std::floor(value))
+      return fail(ErrorCode::corrupt, "top_k is {}, allowed is a whole number of 0 (off) or more",
+                  value);
+    s.top_k = static_cast<std::int32_t>(value);
+    return {};
+  });
+  return sampling;
+}
+
 // What the model file says of its defaults.
 EngineFacts facts_of(const Network& network, const Tokenizer& tokenizer, const Backend& backend,
                      const EngineOptions& options) {
@@ -38,13 +70,7 @@ EngineFacts facts_of(const Network& network, const Tokenizer& tokenizer, const B
   facts.threads = backend.threads();
   facts.isa = backend.isa();
   facts.has_draft_block = network.draft.has_value();
-  facts.default_sampling.temperature =
-      static_cast<float>(m.number("general.sampling.temp").value_or(0.0));
-  facts.default_sampling.top_p =
-      static_cast<float>(m.number("general.sampling.top_p").value_or(1.0));
-  facts.default_sampling.top_k =
-      static_cast<std::int32_t>(m.integer("general.sampling.top_k").value_or(0));
-  if (!validate(facts.default_sampling)) facts.default_sampling = {};
+  facts.default_sampling = default_sampling(m);
   const auto stop = [&](std::int64_t id) {
     if (id < 0 || id >= std::int64_t{facts.vocabulary}) return;
     const auto token = static_cast<TokenId>(id);

@@ -146,6 +146,29 @@ bool expects_draft(const boost::json::object& config) {
   return asks(config) || (text != nullptr && text->is_object() && asks(text->get_object()));
 }
 
+// What llama.cpp makes of such a file (docs/peers.md): a person who converts for both should know.
+void note_other_program(const HyperParams& p, std::vector<std::string>& notes) {
+  std::vector<std::string> refused, changed;
+  if (p.ngram_layers.size() > 1)
+    refused.push_back(fmt::format("it has {} n-gram layers, not one", p.ngram_layers.size()));
+  if (!p.ngram_layers.empty() && p.ngram_width() != p.hidden)
+    refused.push_back(
+        fmt::format("its n-gram embeddings are {} wide, the model {}", p.ngram_width(), p.hidden));
+  if (p.gdn_key_dim != p.gdn_value_dim)
+    refused.push_back(fmt::format("its delta net's keys are {} wide, the values {}", p.gdn_key_dim,
+                                  p.gdn_value_dim));
+  if (p.draft_layers > 0) refused.push_back("it has a draft (MTP) block");
+  if (p.gdn_output_gate == GateActivation::silu)
+    changed.push_back("it takes the delta net's silu output gate for a sigmoid");
+  if (!p.normalize_top_k)
+    changed.push_back("it normalises the chosen experts' weights ('norm_topk_prob' is false)");
+  for (const std::string& why : refused)
+    notes.push_back(fmt::format("llama.cpp refuses this file: {}", why));
+  if (!refused.empty()) return;  // what it does not load it does not change
+  for (const std::string& why : changed)
+    notes.push_back(fmt::format("llama.cpp loads this file but computes another model: {}", why));
+}
+
 }  // namespace
 
 Result<ConvertReport> convert_hf(FileSystem& files, const std::string& folder,
@@ -168,6 +191,8 @@ Result<ConvertReport> convert_hf(FileSystem& files, const std::string& folder,
   if (params.draft_layers == 0 && expects_draft(config))
     report.notes.push_back(
         "the config speaks of a draft (MTP) block but the checkpoint has no 'mtp.' tensors");
+
+  note_other_program(params, report.notes);
 
   std::vector<TensorType> types;
   for (const PlannedTensor& tensor : plan.tensors) {

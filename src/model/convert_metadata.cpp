@@ -1,6 +1,8 @@
 #include "model/convert_metadata.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -167,28 +169,40 @@ Status write_stop_ids(const SmallFiles& small, std::uint32_t vocabulary, Metadat
   return {};
 }
 
+// A sampling value that no request could ask for is an error: the file's user would get another
+// one without a word.
+Result<std::optional<double>> sampling_value(const object& generation, std::string_view key,
+                                             bool (*allowed)(double), std::string_view range) {
+  const value* found = member(generation, key);
+  if (found == nullptr) return std::optional<double>{};
+  if (!found->is_number() || !allowed(found->to_number<double>()))
+    return fail(ErrorCode::corrupt, "generation_config.json: key '{}' is {}; allowed is {}", key,
+                boost::json::serialize(*found), range);
+  return std::optional<double>(found->to_number<double>());
+}
+
 Status write_sampling(const object& generation, Metadata& metadata) {
-  const auto number = [&](std::string_view key) -> Result<std::optional<double>> {
-    const value* found = member(generation, key);
-    if (found == nullptr) return std::optional<double>{};
-    if (!found->is_number())
-      return fail(ErrorCode::corrupt, "generation_config.json: key '{}' is {}; it must be a number",
-                  key, boost::json::serialize(*found));
-    return std::optional<double>(found->to_number<double>());
-  };
-  STRATA_ASSIGN(std::optional<double> temperature, number("temperature"));
-  STRATA_ASSIGN(const std::optional<double> top_p, number("top_p"));
-  STRATA_ASSIGN(const std::optional<double> top_k, number("top_k"));
+  STRATA_ASSIGN(std::optional<double> temperature,
+                sampling_value(
+                    generation, "temperature", [](double t) { return t >= 0 && t <= 100; },
+                    "a number from 0 to 100"));
+  STRATA_ASSIGN(
+      const std::optional<double> top_p,
+      sampling_value(
+          generation, "top_p", [](double p) { return p <= 1 && static_cast<float>(p) > 0; },
+          "a number above 0, up to 1"));
+  STRATA_ASSIGN(const std::optional<double> top_k,
+                sampling_value(
+                    generation, "top_k",
+                    [](double k) { return k >= 0 && k <= INT32_MAX && k == std::floor(k); },
+                    "a whole number of 0 (off) or more"));
   const value* sample = member(generation, "do_sample");
   if (sample != nullptr && sample->is_bool() && !sample->get_bool()) temperature = 0.0;
   if (temperature)
     metadata.set("general.sampling.temp", MetaValue::f32(static_cast<float>(*temperature)));
   if (top_p) metadata.set("general.sampling.top_p", MetaValue::f32(static_cast<float>(*top_p)));
-  if (top_k) {
-    if (!(*top_k >= 0 && *top_k <= 1e9))
-      return fail(ErrorCode::corrupt, "generation_config.json: key 'top_k' is {}", *top_k);
+  if (top_k)
     metadata.set("general.sampling.top_k", MetaValue::i32(static_cast<std::int32_t>(*top_k)));
-  }
   return {};
 }
 

@@ -331,6 +331,8 @@ TEST(Convert, three_value_heads_a_key_head) {
   }
   const auto out = convert(c);
   ASSERT_TRUE(out) << out.error().message;
+  EXPECT_THAT(out->report.notes, Contains("llama.cpp refuses this file: its delta net's keys are "
+                                          "16 wide, the values 8"));
   EXPECT_EQ(out->params.gdn_value_dim, 8u);
   EXPECT_EQ(out->params.gdn_key_dim, 16u);
   // Value head h of the file is the checkpoint's head 3 (h mod 2) + h div 2.
@@ -393,6 +395,8 @@ TEST(Convert, draft_block_laid_beside_the_trunk) {
 
   EXPECT_EQ(out->params.layers, 8u);
   EXPECT_EQ(out->params.draft_layers, 1u);
+  EXPECT_THAT(out->report.notes,
+              Contains("llama.cpp refuses this file: it has a draft (MTP) block"));
   EXPECT_EQ(*out->model.metadata.uint("qwen4exp.block_count"), 9u);
   EXPECT_THAT(*out->model.metadata.integers("qwen4exp.attention.compress_ratios"),
               ElementsAre(0, 0, 0, 4, 0, 0, 0, 4, 0));
@@ -843,6 +847,52 @@ TEST(Convert, tokenizer_variants) {
   out = convert(c);
   ASSERT_TRUE(out) << out.error().message;
   EXPECT_EQ(*out->model.metadata.string("tokenizer.chat_template"), "d");
+}
+
+TEST(Convert, sampling_that_no_request_could_ask_for) {
+  Checkpoint c = Checkpoint::golden_model("tiny-a");
+  const std::map<std::string, std::string> ranges = {
+      {R"({"temperature": -5})", "key 'temperature' is -5; allowed is a number from 0 to 100"},
+      {R"({"temperature": 1E39})", "key 'temperature' is 1E39; allowed is a number from 0 to 100"},
+      {R"({"temperature": "1"})", "key 'temperature' is \"1\"; allowed is a number from 0 to 100"},
+      {R"({"top_p": 9})", "key 'top_p' is 9; allowed is a number above 0, up to 1"},
+      {R"({"top_p": 0})", "key 'top_p' is 0; allowed is a number above 0, up to 1"},
+      {R"({"top_k": 1.5E0})", "key 'top_k' is 1.5E0; allowed is a whole number of 0 (off) or more"},
+      {R"({"top_k": -1})", "key 'top_k' is -1; allowed is a whole number of 0 (off) or more"},
+  };
+  for (const auto& [text, sentence] : ranges) {
+    c.texts["generation_config.json"] = text;
+    EXPECT_EQ(error_of(c), "generation_config.json: " + sentence);
+  }
+  c.texts["generation_config.json"] = R"({"temperature": 0, "top_p": 1, "top_k": 20.0})";
+  const auto out = convert(c);
+  ASSERT_TRUE(out) << out.error().message;
+  EXPECT_EQ(*out->model.metadata.integer("general.sampling.top_k"), 20);
+}
+
+TEST(Convert, says_what_llama_cpp_makes_of_the_file) {
+  const auto notes = [](const Checkpoint& c) {
+    const auto out = convert(c);
+    EXPECT_TRUE(out) << out.error().message;
+    return out ? out->report.notes : std::vector<std::string>{};
+  };
+  Checkpoint c = Checkpoint::golden_model("tiny-a");
+  EXPECT_THAT(notes(c), testing::Not(Contains(HasSubstr("llama.cpp"))));
+  c.config["norm_topk_prob"] = false;
+  c.config["output_gate_type"] = "silu";
+  EXPECT_THAT(notes(c),
+              testing::IsSupersetOf({"llama.cpp loads this file but computes another model: it "
+                                     "takes the delta net's silu output gate for a sigmoid",
+                                     "llama.cpp loads this file but computes another model: it "
+                                     "normalises the chosen experts' weights ('norm_topk_prob' is "
+                                     "false)"}));
+  // It has a silu gate, too, which a program that refuses the file does not get wrong.
+  const auto refused = notes(Checkpoint::golden_model("tiny-noindex"));
+  EXPECT_THAT(refused, Contains("llama.cpp refuses this file: it has 2 n-gram layers, not one"));
+  EXPECT_THAT(refused, testing::Not(Contains(HasSubstr("another model"))));
+  EXPECT_THAT(notes(Checkpoint::golden_model("variants/v1")),
+              Contains("llama.cpp refuses this file: its n-gram embeddings are 36 wide, the model "
+                       "32"));
 }
 
 }  // namespace
