@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -76,22 +77,29 @@ Spread spread(std::vector<double> values) {
   return {values[values.size() / 2], values.front(), values.back()};
 }
 
-void print_head(const EngineFacts& facts, const MachineLimits& limits) {
+boost::json::value or_null(std::optional<double> number) {
+  return number ? boost::json::value(*number) : boost::json::value(nullptr);
+}
+
+void print_head(const EngineFacts& facts, const std::optional<MachineLimits>& limits) {
   fmt::print("{} ({:.1f} M parameters, {:.1f} MB; a token reads {:.1f} MB), {} threads, {}\n",
              facts.model_name, double(facts.parameters) / 1e6, double(facts.weight_bytes) / 1e6,
              double(facts.bytes_per_token) / 1e6, facts.threads, facts.isa);
-  fmt::print("this machine, now: {:.1f} GB/s read, {:.0f} GOP/s int8\n\n", limits.read_gbps,
-             limits.int8_peak_gops);
+  if (limits) {
+    fmt::print("this machine, now: {:.1f} GB/s read, {:.0f} GOP/s int8\n", limits->read_gbps,
+               limits->int8_peak_gops);
+  }
   fmt::print(
-      "| test | tokens/s (median) | least | most | achieved | share | runs |\n"
-      "| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n");
+      "\n| test | tokens/s (median) | least | most | achieved |{} runs |\n"
+      "| --- | ---: | ---: | ---: | ---: |{} ---: |\n",
+      limits ? " share |" : "", limits ? " ---: |" : "");
 }
 
 Result<int> run_bench(BenchArguments& arguments) {
   STRATA_ASSIGN(arguments.engine.model_path, model_or_default(arguments.engine.model_path));
   STRATA_ASSIGN(const auto engine, Engine::open(real_files(), arguments.engine));
   const EngineFacts& facts = engine->facts();
-  MachineLimits limits;
+  std::optional<MachineLimits> limits;  // none without a probe
   if (arguments.probe_mib > 0) {
     STRATA_ASSIGN(
         limits, measure_machine(facts.threads, std::size_t{arguments.probe_mib} << 20, facts.isa));
@@ -103,13 +111,12 @@ Result<int> run_bench(BenchArguments& arguments) {
     // Decoding is held against the memory, reading a prompt against the arithmetic.
     const double gbps = s.median * double(facts.bytes_per_token) / 1e9;
     const double gops = s.median * 2.0 * double(facts.macs_per_token) / 1e9;
-    const double share = limits.read_gbps == 0 ? 0
-                         : prompt              ? gops / limits.int8_peak_gops
-                                               : gbps / limits.read_gbps;
+    std::optional<double> share;
+    if (limits) share = prompt ? gops / limits->int8_peak_gops : gbps / limits->read_gbps;
     if (!arguments.json) {
-      fmt::print("| {} | {:.1f} | {:.1f} | {:.1f} | {:.1f} {} | {:.0f} % | {} |\n", name, s.median,
-                 s.least, s.most, prompt ? gops : gbps, prompt ? "GOP/s" : "GB/s", 100 * share,
-                 arguments.repetitions);
+      fmt::print("| {} | {:.1f} | {:.1f} | {:.1f} | {:.1f} {} |{} {} |\n", name, s.median, s.least,
+                 s.most, prompt ? gops : gbps, prompt ? "GOP/s" : "GB/s",
+                 share ? fmt::format(" {:.0f} % |", 100 * *share) : "", arguments.repetitions);
       std::fflush(stdout);
     }
     tests.push_back({{"test", name},
@@ -118,7 +125,7 @@ Result<int> run_bench(BenchArguments& arguments) {
                      {"tokens_per_s_least", s.least},
                      {"tokens_per_s_most", s.most},
                      {"bytes_per_token", facts.bytes_per_token},
-                     {prompt ? "share_of_int8_peak" : "share_of_read_bandwidth", share},
+                     {prompt ? "share_of_int8_peak" : "share_of_read_bandwidth", or_null(share)},
                      {"runs", arguments.repetitions}});
   };
   STRATA_ASSIGN([[maybe_unused]] const Completion warm, run_once(*engine, 16, 4, 0));
@@ -139,16 +146,17 @@ Result<int> run_bench(BenchArguments& arguments) {
     }
   }
   if (arguments.json) {
-    const boost::json::object out = {{"model", facts.model_name},
-                                     {"model_path", facts.model_path},
-                                     {"parameters", facts.parameters},
-                                     {"weight_bytes", facts.weight_bytes},
-                                     {"threads", facts.threads},
-                                     {"isa", facts.isa},
-                                     {"version", version_text()},
-                                     {"read_gbps", limits.read_gbps},
-                                     {"int8_peak_gops", limits.int8_peak_gops},
-                                     {"tests", tests}};
+    const boost::json::object out = {
+        {"model", facts.model_name},
+        {"model_path", facts.model_path},
+        {"parameters", facts.parameters},
+        {"weight_bytes", facts.weight_bytes},
+        {"threads", facts.threads},
+        {"isa", facts.isa},
+        {"version", version_text()},
+        {"read_gbps", or_null(limits ? std::optional(limits->read_gbps) : std::nullopt)},
+        {"int8_peak_gops", or_null(limits ? std::optional(limits->int8_peak_gops) : std::nullopt)},
+        {"tests", tests}};
     fmt::print("{}\n", boost::json::serialize(out));
   }
   return 0;
@@ -160,8 +168,7 @@ void register_bench(CLI::App& app, Invocation& invocation) {
   auto arguments = std::make_shared<BenchArguments>();
   CLI::App* command =
       app.add_subcommand("bench", "Measure prompt reading and decoding, one request at a time");
-  command->add_option("-m,--model", arguments->engine.model_path,
-                      "GGUF file (default: the demo model)");
+  add_model_option(*command, arguments->engine.model_path);
   command->add_option("-p,--prompt", arguments->prompts, "Prompt lengths in tokens (default 512)")
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 20));

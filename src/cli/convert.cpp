@@ -4,12 +4,14 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/file.h"
+#include "cli/checks.h"
 #include "cli/command.h"
 #include "model/convert.h"
 
@@ -58,7 +60,22 @@ ConvertOptions options_of(const ConvertArguments& arguments) {
   return options;
 }
 
+// The output may replace no file of the checkpoint, whether this program reads it or not.
+Status check_output(const ConvertArguments& arguments) {
+  const std::string folder = arguments.folder.empty() ? "." : arguments.folder;
+  STRATA_ASSIGN(const std::vector<std::string> names, real_files().list(folder));
+  std::vector<std::string> inputs;
+  for (const std::string& name : names) {
+    const std::filesystem::path path = std::filesystem::path(folder) / name;
+    if (path.extension() == ".json" || path.extension() == ".safetensors" ||
+        path.extension() == ".jinja" || path.extension() == ".txt")
+      inputs.push_back(path.string());
+  }
+  return check_not_an_input(arguments.output, inputs);
+}
+
 Result<int> convert(const ConvertArguments& arguments) {
+  STRATA_TRY(check_output(arguments));
   STRATA_ASSIGN(const ConvertReport report, convert_hf(real_files(), arguments.folder,
                                                        arguments.output, options_of(arguments)));
   for (const std::string& note : report.notes) fmt::print(stderr, "note: {}\n", note);

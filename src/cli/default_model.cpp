@@ -1,9 +1,12 @@
 #include "cli/default_model.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <vector>
+
+#include "cli/checks.h"
 
 namespace strata {
 namespace {
@@ -38,6 +41,11 @@ Result<std::string> default_model_path() {
                 program.string());
   }
   return fs::path(found).lexically_normal().string();
+}
+
+CLI::Option* add_model_option(CLI::App& command, std::string& path) {
+  return command.add_option("-m,--model", path, "GGUF file (default: the demo model)")
+      ->check(CLI::Validator(not_empty("the model path"), ""));
 }
 
 Result<std::string> model_or_default(const std::string& given) {

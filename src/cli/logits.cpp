@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "base/json.h"
+#include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/default_model.h"
 #include "engine/logits.h"
+#include "gguf/gguf.h"
 
 namespace strata {
 namespace {
@@ -39,8 +41,17 @@ Result<std::vector<std::int32_t>> read_ids(const std::string& path) {
   return ids;
 }
 
+// The output may replace none of the inputs, any part of a split model among them.
+Status check_output(const LogitsArguments& arguments) {
+  std::vector<std::string> inputs = {arguments.ids_path, arguments.options.model_path};
+  STRATA_ASSIGN(const GgufModel model, open_gguf(real_files(), arguments.options.model_path));
+  inputs.insert(inputs.end(), model.paths.begin(), model.paths.end());
+  return check_not_an_input(arguments.output, inputs);
+}
+
 Result<int> run_logits(LogitsArguments& arguments) {
   STRATA_ASSIGN(arguments.options.model_path, model_or_default(arguments.options.model_path));
+  STRATA_TRY(check_output(arguments));
   STRATA_ASSIGN(const auto ids, read_ids(arguments.ids_path));
   const std::string partial = arguments.output + ".partial";
   STRATA_ASSIGN(auto out, real_files().create(partial));
@@ -62,8 +73,7 @@ void register_logits(CLI::App& app, Invocation& invocation) {
   auto arguments = std::make_shared<LogitsArguments>();
   CLI::App* command = app.add_subcommand(
       "logits", "Write the float32 logits of every position of a token sequence");
-  command->add_option("-m,--model", arguments->options.model_path,
-                      "GGUF file (default: the demo model)");
+  add_model_option(*command, arguments->options.model_path);
   command->add_option("--ids", arguments->ids_path, "File with a JSON array of token ids")
       ->required();
   command->add_option("-o,--output", arguments->output, "Float32 rows, one after the other")

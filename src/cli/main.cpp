@@ -4,12 +4,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "cli/command.h"
@@ -77,9 +79,29 @@ std::string unexpected(const CLI::App& app) {
                      chosen == &app ? "strata" : "strata " + chosen->get_name());
 }
 
+// Must not throw: it is the last thing said, and standard error may be full as well.
+void complain(const std::string& sentence) {
+  std::fputs(("strata: " + sentence + "\n").c_str(), stderr);
+}
+
 int usage_error(const std::string& sentence) {
-  fmt::print(stderr, "strata: {}\n", sentence);
+  complain(sentence);
   return kUsageError;
+}
+
+// Whether all that was printed has arrived. A stream remembers that it failed but not why, and may
+// have dropped what it held: then one more byte asks for the reason.
+bool output_arrived() {
+  const bool failed_before = std::ferror(stdout) != 0;
+  errno = 0;
+  bool fails_now = std::fflush(stdout) != 0;
+  if (!failed_before && !fails_now) return true;
+  if (!fails_now) fails_now = std::fputc('\n', stdout) == EOF || std::fflush(stdout) != 0;
+  const int reason = errno;
+  complain(fails_now && reason != 0
+               ? "cannot write to standard output: " + std::generic_category().message(reason)
+               : std::string("cannot write to standard output"));
+  return false;
 }
 
 int parse_and_run(int argc, char** argv) {
@@ -110,7 +132,7 @@ int parse_and_run(int argc, char** argv) {
   }
   const Result<int> result = invocation.run();
   if (result) return *result;
-  fmt::print(stderr, "strata: {}\n", result.error().message);
+  complain(result.error().message);
   return 1;
 }
 
@@ -119,9 +141,10 @@ int parse_and_run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return strata::parse_and_run(argc, argv);
-  } catch (const std::exception& error) {  // memory, mostly
-    fmt::print(stderr, "strata: {}\n", error.what());
+    const int code = strata::parse_and_run(argc, argv);
+    return strata::output_arrived() || code != 0 ? code : 1;
+  } catch (const std::exception& error) {  // memory, or an output that takes no more
+    if (strata::output_arrived()) strata::complain(error.what());
     return 1;
   }
 }

@@ -4,11 +4,13 @@
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
+#include <cstdint>
 #include <deque>
 #include <mutex>
 #include <random>
 
 #include "base/log.h"
+#include "cli/checks.h"
 #include "cli/default_model.h"
 
 namespace strata {
@@ -80,21 +82,22 @@ bool CatchInterrupt::take() {
 }
 
 void add_talk_options(CLI::App& command, TalkArguments& a) {
-  command.add_option("-m,--model", a.engine.model_path, "GGUF file (default: the demo model)");
+  add_model_option(command, a.engine.model_path);
   command.add_option("-s,--system", a.system, "System prompt");
   command.add_option("--effort", a.effort, "Thinking: none, low, medium or high")
       ->check(CLI::IsMember({"none", "low", "medium", "high"}));
   command.add_flag("--show-thinking", a.show_thinking, "Print what the model thinks too");
   command.add_option("-n,--max-tokens", a.max_tokens, "Most tokens of an answer");
   command.add_option("-t,--temperature", a.temperature, "0 takes the likeliest token")
-      ->check(CLI::Range(0.0, 100.0));
+      ->check(CLI::Validator(number_between(0, 100), ""));
   command.add_option("--top-k", a.top_k, "Keep the k likeliest tokens, 0 for all")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Validator(whole_number_up_to(INT32_MAX), ""));
   command.add_option("--top-p", a.top_p, "Keep the likeliest tokens up to this probability")
-      ->check(CLI::Range(1e-6, 1.0));
+      ->check(CLI::Validator(number_between(1e-6, 1), ""));
   command.add_option("--min-p", a.min_p, "Drop tokens below this share of the likeliest")
-      ->check(CLI::Range(0.0, 1.0));
-  command.add_option("--seed", a.seed, "Same seed, same answer")->check(CLI::NonNegativeNumber);
+      ->check(CLI::Validator(number_between(0, 1), ""));
+  command.add_option("--seed", a.seed, "Same seed, same answer")
+      ->check(CLI::Validator(whole_number_up_to(INT64_MAX), ""));
   command.add_option("--ctx", a.engine.context, "Tokens of context (default: the model's own)");
   command.add_option("--threads", a.engine.threads, "Threads (default: usable CPUs)");
 }

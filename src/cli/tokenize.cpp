@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/thread_pool.h"
+#include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/default_model.h"
 #include "gguf/gguf.h"
@@ -21,10 +22,19 @@ namespace {
 
 struct TokenizeArguments {
   std::string model, tokenizer, text, file;
-  Specials specials = Specials::all;
+  std::string specials = "all";
   bool lines = false, hex = false, timing = false;
   std::size_t threads = 1;
 };
+
+const std::map<std::string, Specials, std::less<>> kSpecials = {
+    {"all", Specials::all}, {"user_defined", Specials::user_defined}, {"none", Specials::none}};
+
+// For the parser: an empty text accepts the value.
+std::string check_specials(const std::string& name) {
+  if (kSpecials.contains(name)) return "";
+  return fmt::format("'{}' must be all, user_defined or none", name);
+}
 
 Result<Tokenizer> open_tokenizer(const TokenizeArguments& arguments) {
   if (!arguments.tokenizer.empty()) {
@@ -59,7 +69,10 @@ Result<std::string> bytes_of_hex(std::string_view hex) {
 class Printer {
  public:
   Printer(const Tokenizer& tokenizer, const TokenizeArguments& arguments)
-      : tokenizer_(tokenizer), arguments_(arguments), pool_(arguments.threads) {}
+      : tokenizer_(tokenizer),
+        arguments_(arguments),
+        specials_(kSpecials.at(arguments.specials)),
+        pool_(arguments.threads) {}
 
   Status print(std::string_view text) {
     std::string bytes;
@@ -68,7 +81,7 @@ class Printer {
       text = bytes;
     }
     const auto start = std::chrono::steady_clock::now();
-    const auto ids = tokenizer_.encode(text, arguments_.specials, pool_);
+    const auto ids = tokenizer_.encode(text, specials_, pool_);
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
     if (arguments_.timing) {
       fmt::print("{{\"bytes\": {}, \"tokens\": {}, \"seconds\": {:.6f}}}\n", text.size(),
@@ -82,6 +95,7 @@ class Printer {
  private:
   const Tokenizer& tokenizer_;
   const TokenizeArguments& arguments_;
+  const Specials specials_;
   ThreadPool pool_;
 };
 
@@ -119,32 +133,30 @@ Result<int> run_tokenize(const TokenizeArguments& arguments) {
 void register_tokenize(CLI::App& app, Invocation& invocation) {
   auto arguments = std::make_shared<TokenizeArguments>();
   CLI::App* command = app.add_subcommand("tokenize", "Print the token ids of a text as JSON");
-  auto* model =
-      command->add_option("-m,--model", arguments->model, "GGUF file (default: the demo model)");
+  auto* model = add_model_option(*command, arguments->model);
   command
       ->add_option("--tokenizer", arguments->tokenizer,
                    "The tokenizer.json of a checkpoint instead of a model")
       ->excludes(model);
   auto* text = command->add_option("-p,--prompt", arguments->text, "The text");
   auto* file =
-      command->add_option("-f,--file", arguments->file, "A file with the text, - for input");
+      command->add_option("-f,--file", arguments->file, "A file with the text, - for input")
+          ->check(CLI::Validator(not_empty("the file's path"), ""));
   text->excludes(file);
-  command->require_option(1, 0);
   command
       ->add_option(
           "--specials", arguments->specials,
           "Special tokens spelled out in the text: all, user_defined or none become tokens")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, Specials>{{"all", Specials::all},
-                                          {"user_defined", Specials::user_defined},
-                                          {"none", Specials::none}}));
+      ->check(CLI::Validator(check_specials, ""));
   command->add_flag("--lines", arguments->lines, "Each line is a text of its own");
   command->add_flag("--hex", arguments->hex, "Texts are bytes in hexadecimal digits");
   command->add_flag("--timing", arguments->timing,
                     "Print bytes, tokens and seconds of each text instead of ids");
   command->add_option("--threads", arguments->threads, "Threads for long texts; 0: all CPUs")
       ->check(CLI::Range(0, 1024));
-  command->callback([arguments, &invocation] {
+  command->callback([arguments, text, file, &invocation] {
+    if (text->count() + file->count() == 0)
+      throw CLI::RequiredError("a text (-p TEXT) or a file (-f FILE)");
     invocation.run = [arguments] { return run_tokenize(*arguments); };
   });
 }

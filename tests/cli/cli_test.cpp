@@ -6,8 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <boost/json.hpp>
+#include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <limits>
 #include <map>
 #include <string>
 
@@ -161,6 +165,126 @@ TEST_F(Program, converts_with_types) {
   EXPECT_EQ(types["output.weight"], "F16");
   EXPECT_EQ(types["blk.3.attn_q.weight"], "Q4_0");
   EXPECT_EQ(types["blk.3.attn_v.weight"], "Q8_0");
+}
+
+// Copies the golden checkpoint, to be able to lose it.
+std::filesystem::path copied(const std::filesystem::path& folder) {
+  const std::filesystem::path copy = folder / "checkpoint";
+  std::filesystem::copy(STRATA_GOLDEN_DIR "/tiny-a", copy);
+  return copy;
+}
+
+TEST_F(Program, convert_never_writes_over_its_checkpoint) {
+  const std::filesystem::path copy = copied(folder);
+  std::filesystem::create_symlink(copy / "config.json", folder / "link");
+  for (const std::filesystem::path& output :
+       {copy / "config.json", copy / "model.safetensors",
+        copy / ".." / "checkpoint" / "config.json", folder / "link"}) {
+    const std::string before = slurp(output);
+    const Outcome r = run("convert " + copy.string() + " " + output.string());
+    EXPECT_EQ(r.code, 1) << output;
+    EXPECT_THAT(r.error,
+                AllOf(StartsWith("strata: writing '" + output.string() + "' would destroy"),
+                      HasSubstr("choose another name\n")));
+    EXPECT_TRUE(slurp(output) == before) << output;
+  }
+  EXPECT_EQ(run("convert " + copy.string() + " " + (copy / "model.gguf").string()).code, 0);
+}
+
+TEST_F(Program, logits_never_writes_over_its_inputs) {
+  const std::string model = converted();
+  const std::string ids = (folder / "ids.json").string();
+  EXPECT_EQ(std::system(("echo '[1, 2, 3]' >" + ids).c_str()), 0);
+  for (const std::string& output : {model, ids}) {
+    const std::string before = slurp(output);
+    const Outcome r = run("logits -m " + model + " --ids " + ids + " -o " + output);
+    EXPECT_EQ(r.code, 1);
+    EXPECT_EQ(r.error, "strata: writing '" + output + "' would destroy '" + output +
+                           "', which is read; choose another name\n");
+    EXPECT_TRUE(slurp(output) == before);
+  }
+  const Outcome r = run("logits -m " + model + " --ids " + ids + " -o " + model + ".logits");
+  EXPECT_EQ(r.code, 0) << r.error;
+}
+
+TEST_F(Program, output_that_is_lost_is_an_error) {
+  const std::string model = converted();
+  const std::string demo = STRATA_SOURCE_DIR "/models/demo/strata-demo-46m.gguf";
+  const std::string tokenizer = STRATA_GOLDEN_DIR "/demo-tokenizer/tokenizer.json";
+  for (const std::string& arguments :
+       {std::string("--version"), std::string("--help"), std::string(), "inspect " + model,
+        "tokenize -p Hello --tokenizer " + tokenizer,
+        "tokenize -p Hello --lines --tokenizer " + tokenizer,
+        "convert " STRATA_GOLDEN_DIR "/tiny-a " + (folder / "b.gguf").string(),
+        "run -p Hello -n 2 -t 0 -m " + demo, "run --raw -p Hello -n 2 -t 0 -m " + demo,
+        "bench --probe 0 -p 16 -n 2 -r 1 -m " + demo}) {
+    const std::string command = std::string("'") + STRATA_PROGRAM + "' " + arguments +
+                                " >/dev/full 2>'" + (folder / "error").string() + "' </dev/null";
+    const int status = std::system(command.c_str());
+    EXPECT_EQ(WEXITSTATUS(status), 1) << arguments;
+    EXPECT_THAT(
+        slurp(folder / "error"),
+        testing::EndsWith("strata: cannot write to standard output: No space left on device\n"))
+        << arguments;
+  }
+  const std::string both = std::string("'") + STRATA_PROGRAM + "' --version >/dev/full 2>&1";
+  EXPECT_EQ(WEXITSTATUS(std::system(both.c_str())), 1);
+}
+
+TEST_F(Program, numbers_and_words_outside_their_range_exit_with_2) {
+  const std::map<std::string, std::string> sentences = {
+      {"run -p a -t nan", "--temperature: 'nan' is no number from 0 to 100"},
+      {"run -p a -t inf", "--temperature: 'inf' is no number from 0 to 100"},
+      {"run -p a -t 1e39", "--temperature: '1e39' is no number from 0 to 100"},
+      {"run -p a --top-p nan", "--top-p: 'nan' is no number from 1e-06 to 1"},
+      {"chat --min-p nan", "--min-p: 'nan' is no number from 0 to 1"},
+      {"run -p a --top-k 1.5", "--top-k: '1.5' is no whole number from 0 to 2147483647"},
+      {"run -p a --seed -1", "--seed: '-1' is no whole number from 0 to 9223372036854775807"},
+      {"tokenize -p a --specials bogus", "--specials: 'bogus' must be all, user_defined or none"},
+      {"tokenize", "a text (-p TEXT) or a file (-f FILE) is required"},
+      {"run -p a -m ''", "--model: the model path is empty"},
+      {"tokenize -p a -m ''", "--model: the model path is empty"},
+  };
+  for (const auto& [arguments, sentence] : sentences) {
+    const Outcome r = run(arguments);
+    EXPECT_EQ(r.code, 2) << arguments;
+    EXPECT_EQ(r.error, "strata: " + sentence + "\n") << arguments;
+  }
+}
+
+TEST_F(Program, sampling_in_a_model_that_no_request_may_have_is_said_and_not_used) {
+  std::string bytes = slurp(STRATA_SOURCE_DIR "/models/demo/strata-demo-46m.gguf");
+  // Behind a key come four bytes of type, then the value.
+  const auto set = [&](const std::string& key, auto value) {
+    const std::size_t at = bytes.find(key);
+    ASSERT_NE(at, std::string::npos) << key;
+    std::memcpy(bytes.data() + at + key.size() + 4, &value, sizeof value);
+  };
+  set("general.sampling.temp", -5.0f);
+  set("general.sampling.top_p", std::numeric_limits<float>::quiet_NaN());
+  set("general.sampling.top_k", std::int32_t{-1});
+  const std::string path = (folder / "bad.gguf").string();
+  std::ofstream(path, std::ios::binary) << bytes;
+  const Outcome r = run("run --raw -p a -n 2 -m " + path);
+  EXPECT_EQ(r.code, 0);
+  EXPECT_THAT(
+      r.error,
+      AllOf(HasSubstr("key 'general.sampling.temp' of the model is not used: temperature is -5"),
+            HasSubstr("key 'general.sampling.top_p' of the model is not used: top_p is nan"),
+            HasSubstr("key 'general.sampling.top_k' of the model is not used: top_k is -1")));
+}
+
+TEST_F(Program, bench_without_a_probe_claims_no_share) {
+  const std::string bench =
+      "bench --probe 0 -p 16 -n 2 -r 1 -m " STRATA_SOURCE_DIR "/models/demo/strata-demo-46m.gguf";
+  Outcome r = run(bench);
+  EXPECT_EQ(r.code, 0) << r.error;
+  EXPECT_THAT(r.out, AllOf(HasSubstr("| achieved | runs |"), testing::Not(HasSubstr("share")),
+                           testing::Not(HasSubstr("this machine"))));
+  r = run(bench + " --json");
+  const auto json = boost::json::parse(r.out).as_object();
+  EXPECT_TRUE(json.at("read_gbps").is_null());
+  EXPECT_TRUE(json.at("tests").at(0).at("share_of_int8_peak").is_null());
 }
 
 }  // namespace

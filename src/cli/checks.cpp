@@ -1,0 +1,58 @@
+#include "cli/checks.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+#include <system_error>
+
+namespace strata {
+namespace {
+
+template <class Number>
+bool read_whole(std::string_view text, Number& value) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  const char* end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && stopped == end;
+}
+
+}  // namespace
+
+Check number_between(double least, double most) {
+  return [=](const std::string& text) -> std::string {
+    double value = 0;
+    // NaN is neither inside nor outside: only this way round the comparison refuses it.
+    if (read_whole(text, value) && value >= least && value <= most) return "";
+    return fmt::format("'{}' is no number from {} to {}", text, least, most);
+  };
+}
+
+Check whole_number_up_to(std::int64_t most) {
+  return [=](const std::string& text) -> std::string {
+    std::int64_t value = 0;
+    if (read_whole(text, value) && value >= 0 && value <= most) return "";
+    return fmt::format("'{}' is no whole number from 0 to {}", text, most);
+  };
+}
+
+Check not_empty(const std::string& what) {
+  return [=](const std::string& text) {
+    return text.empty() ? fmt::format("{} is empty", what) : std::string();
+  };
+}
+
+Status check_not_an_input(const std::string& output, const std::vector<std::string>& inputs) {
+  for (const std::string& written : {output, output + ".partial"}) {
+    for (const std::string& input : inputs) {
+      std::error_code error;  // one of them does not exist: they are not the same
+      if (!std::filesystem::equivalent(written, input, error)) continue;
+      return fail(ErrorCode::invalid_argument,
+                  "writing '{}' would destroy '{}', which is read; choose another name", written,
+                  input);
+    }
+  }
+  return {};
+}
+
+}  // namespace strata

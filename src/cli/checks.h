@@ -1,0 +1,29 @@
+// Checks of what the command line says that several subcommands share. The first three make
+// functions for the parser: an empty text accepts the value, any other says what is wrong with it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace strata {
+
+using Check = std::function<std::string(const std::string&)>;
+
+// A finite number from `least` to `most`.
+Check number_between(double least, double most);
+
+// A whole number from 0 to `most`, in decimal digits.
+Check whole_number_up_to(std::int64_t most);
+
+// Any text but the empty one; `what` names it: "the model path".
+Check not_empty(const std::string& what);
+
+// An error if `output`, or the file it is written to before it gets that name, is one of `inputs`
+// under whatever name: through links, too.
+Status check_not_an_input(const std::string& output, const std::vector<std::string>& inputs);
+
+}  // namespace strata
