@@ -126,8 +126,7 @@ Result<int> run_serve(ServeArguments& arguments) {
 void register_serve(CLI::App& app, Invocation& invocation) {
   auto arguments = std::make_shared<ServeArguments>();
   CLI::App* serve = app.add_subcommand("serve", "Serve a model over HTTP (OpenAI's API)");
-  serve->add_option("-m,--model", arguments->engine.model_path,
-                    "GGUF file; the demo model if left out");
+  add_model_option(*serve, arguments->engine.model_path);
   serve->add_option("--host", arguments->host, "Address to listen on")->capture_default_str();
   serve->add_option("--port", arguments->port, "Port to listen on, 0 for any free one")
       ->capture_default_str();
