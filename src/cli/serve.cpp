@@ -137,7 +137,7 @@ void register_serve(CLI::App& app, Invocation& invocation) {
   serve->add_option("--threads", arguments->engine.threads, "0 for one per usable CPU")
       ->capture_default_str();
   serve->add_option("--parallel", arguments->engine.parallel, "Answers made at the same time")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 64))
       ->capture_default_str();
   serve->callback(
       [arguments, &invocation] { invocation.run = [arguments] { return run_serve(*arguments); }; });
