@@ -243,7 +243,6 @@ Value filter_tojson(Evaluator& e, const Value& v, const Arguments& a) {
 // --- numbers ---
 
 bool parse_whole(std::string_view text, std::int64_t base, std::int64_t& out) {
-  std::string digits;
   bool negative = false;
   std::size_t i = 0;
   if (i < text.size() && (text[i] == '-' || text[i] == '+')) negative = text[i++] == '-';

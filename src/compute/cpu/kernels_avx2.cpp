@@ -28,6 +28,5 @@ constexpr std::size_t kTileTokens = 1;  // tokens whose accumulators fit the reg
 constexpr std::size_t kIntTokens = 2;
 #include "compute/cpu/kernels_impl.h"
 }  // namespace
-extern const Kernels kAvx2;
 const Kernels kAvx2 = make_table("avx2");
 }  // namespace strata::cpu

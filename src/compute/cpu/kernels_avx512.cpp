@@ -29,6 +29,5 @@ constexpr std::size_t kTileTokens = 4;  // tokens whose accumulators fit the reg
 constexpr std::size_t kIntTokens = 12;
 #include "compute/cpu/kernels_impl.h"
 }  // namespace
-extern const Kernels kAvx512;
 const Kernels kAvx512 = make_table("avx512");
 }  // namespace strata::cpu

@@ -30,6 +30,5 @@ constexpr std::size_t kTileTokens = 4;  // tokens whose accumulators fit the reg
 constexpr std::size_t kIntTokens = 12;
 #include "compute/cpu/kernels_impl.h"
 }  // namespace
-extern const Kernels kAvx512Vbmi;
 const Kernels kAvx512Vbmi = make_table("avx512vbmi");
 }  // namespace strata::cpu

@@ -20,6 +20,5 @@ constexpr std::size_t kTileTokens = 1;  // tokens whose accumulators fit the reg
 constexpr std::size_t kIntTokens = 1;
 #include "compute/cpu/kernels_impl.h"
 }  // namespace
-extern const Kernels kPortable;
 const Kernels kPortable = make_table("portable");
 }  // namespace strata::cpu
