@@ -1,5 +1,6 @@
-// The plain CPU backend: weights are decoded panel by panel to float32 and multiplied with every
-// row of the window; all activations are float32.
+// The CPU backend. Weights are unpacked panel by panel, each once a window, and multiplied with
+// every row of it: block formats in exact integers against activations in bytes (int_blocks.h);
+// F32, F16 and BF16, and all matrices whose inputs must stay floats, in float32.
 #pragma once
 
 #include <functional>

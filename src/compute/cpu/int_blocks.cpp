@@ -24,7 +24,6 @@ const IntFormat* int_format(TensorType type) {
 
 void QuantizedRows::resize(std::size_t rows, std::size_t width, BlockKind kind) {
   kind_ = kind;
-  width_ = width;
   padded_ = (width + kBlock - 1) / kBlock * kBlock;
   values_.resize(rows * padded_);
   scales_.resize(rows * (padded_ / scale_width(kind)));

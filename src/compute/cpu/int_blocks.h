@@ -75,15 +75,13 @@ struct QuantizedRow {
 class QuantizedRows {
  public:
   void resize(std::size_t rows, std::size_t width, BlockKind kind);
-  std::size_t width() const { return width_; }
-  BlockKind kind() const { return kind_; }
   std::int8_t* values(std::size_t r) { return values_.data() + r * padded_; }
   float* scales(std::size_t r) { return scales_.data() + r * (padded_ / scale_width(kind_)); }
   std::int16_t* sums(std::size_t r) { return sums_.data() + r * (padded_ / 16); }
   QuantizedRow row(std::size_t r) { return {values(r), scales(r), sums(r)}; }
 
  private:
-  std::size_t width_ = 0, padded_ = 0;
+  std::size_t padded_ = 0;
   BlockKind kind_ = BlockKind::group_integers;
   std::vector<std::int8_t> values_;
   std::vector<float> scales_;
