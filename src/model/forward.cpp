@@ -61,11 +61,16 @@ Status Forward::read(std::span<const Rows> window, std::span<const std::uint32_t
     if (row >= tokens_.size())
       return fail(ErrorCode::internal, "logits of row {} of {} asked", row, tokens_.size());
   }
-  // Everything that can fail comes first; from begin() on the window runs to its end.
+  // Everything that can fail comes first; from begin() on only memory can still end the window.
   STRATA_TRY(gather_ngrams(window, tokens_.size()));
   STRATA_TRY(backend_.begin({tokens_, parts_}));
-  layers(tokens_.size());
-  backend_.head(network_.mixer, network_.head, logit_rows, logits);
+  try {
+    layers(tokens_.size());
+    backend_.head(network_.mixer, network_.head, logit_rows, logits);
+  } catch (const std::bad_alloc&) {  // small buffers of the operations
+    return fail(ErrorCode::exhausted, "no memory in the middle of a window of {} rows",
+                tokens_.size());
+  }
   backend_.end();
 
   const std::size_t kept =

@@ -43,7 +43,8 @@ class Forward {
     std::span<const std::int32_t> tokens;  // at least one
   };
   // Reads the rows of a window. `logits` [logit_rows.size() x vocabulary] receives the logits of
-  // the given rows (counted over the whole window, in its order). On failure no sequence has moved.
+  // the given rows (counted over the whole window, in its order). On failure no sequence counts the
+  // window's tokens; after `exhausted` its sequences must be dropped or restored.
   Status read(std::span<const Rows> window, std::span<const std::uint32_t> logit_rows,
               std::span<float> logits);
 
