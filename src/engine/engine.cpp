@@ -172,11 +172,14 @@ class LocalEngine final : public Engine {
   const Tokenizer& tokenizer() const override { return tokenizer_; }
 
  private:
+  Status check_scores(const Request& request) const;
   void work();
   void start_waiting(std::unique_lock<std::mutex>& lock);
   void drop_cancelled(std::unique_lock<std::mutex>& lock);
   void run_window(std::unique_lock<std::mutex>& lock);
   Status read_window(const std::vector<Scheduler::Slice>& window);
+  void report_prompt(const Scheduler::Slice& slice, std::span<const float> logits);
+  TokenId pick(Job& job, std::span<const float> logits);
   bool advance(const Scheduler::Slice& slice, std::span<const float> logits);
   void finish(std::unique_lock<std::mutex>& lock, RequestId id, FinishReason reason,
               Error error = {});
@@ -198,13 +201,41 @@ class LocalEngine final : public Engine {
 
   std::vector<std::uint32_t> logit_rows_;
   std::vector<float> logits_;
-  std::thread worker_;  // last: starts when everything stands
+  std::vector<float> adjusted_;  // one row
+  std::thread worker_;           // last: starts when everything stands
 };
+
+// Biases and what is asked about probabilities.
+Status LocalEngine::check_scores(const Request& request) const {
+  if (request.logprobs.value_or(0) > kMaxTopLogprobs) {
+    return fail(ErrorCode::invalid_argument, "{} alternatives for each token; at most {} are given",
+                *request.logprobs, kMaxTopLogprobs);
+  }
+  std::vector<bool> seen(request.logit_bias.empty() ? 0 : facts_.vocabulary);
+  std::size_t banned = 0;
+  for (const LogitBias& bias : request.logit_bias) {
+    if (bias.id < 0 || static_cast<std::uint32_t>(bias.id) >= facts_.vocabulary) {
+      return fail(ErrorCode::invalid_argument,
+                  "logit_bias names the token id {}, outside the vocabulary of {}", bias.id,
+                  facts_.vocabulary);
+    }
+    if (!std::isfinite(bias.bias))
+      return fail(ErrorCode::invalid_argument, "logit_bias of token {} is no number", bias.id);
+    if (seen[static_cast<std::size_t>(bias.id)])
+      return fail(ErrorCode::invalid_argument, "logit_bias names token {} twice", bias.id);
+    seen[static_cast<std::size_t>(bias.id)] = true;
+    if (bias.bias <= kBan) ++banned;
+  }
+  if (banned > 0 && banned == facts_.vocabulary)
+    return fail(ErrorCode::invalid_argument, "logit_bias bans every token of the vocabulary");
+  return {};
+}
 
 Result<RequestId> LocalEngine::submit(Request request, std::shared_ptr<Listener> listener) {
   if (!listener) return fail(ErrorCode::invalid_argument, "a request needs a listener");
   STRATA_TRY(check_file());
   STRATA_TRY(validate(request.sampling));
+  STRATA_TRY(check_scores(request));
   if (request.prompt.empty())
     return fail(ErrorCode::invalid_argument, "the prompt is empty; at least one token is needed");
   for (const std::vector<TokenId>* ids : {&request.prompt, &request.stop_ids}) {
@@ -298,13 +329,10 @@ void LocalEngine::run_window(std::unique_lock<std::mutex>& lock) {
   }
   std::size_t row = 0;
   for (const Scheduler::Slice& slice : window) {
-    const bool has_logits = slice.job->read + (slice.job->decoding() ? 0 : slice.tokens) ==
-                            slice.job->request.prompt.size();
-    std::span<const float> logits;
-    if (has_logits) {
-      logits =
-          std::span<const float>(logits_).subspan(row++ * facts_.vocabulary, facts_.vocabulary);
-    }
+    const std::size_t rows = Scheduler::logit_rows(slice);
+    const auto logits =
+        std::span<const float>(logits_).subspan(row * facts_.vocabulary, rows * facts_.vocabulary);
+    row += rows;
     if (slice.job->cancelled) continue;  // dropped before the next window
     lock.unlock();
     const bool more = advance(slice, logits);
@@ -326,12 +354,35 @@ Status LocalEngine::read_window(const std::vector<Scheduler::Slice>& window) {
                  : std::span<const TokenId>(job.request.prompt).subspan(job.read, slice.tokens);
     rows.push_back({&*job.sequence, tokens});
     total += slice.tokens;
-    if (decoding || job.read + slice.tokens == job.request.prompt.size())
-      logit_rows_.push_back(total - 1);
+    for (std::uint32_t left = Scheduler::logit_rows(slice); left > 0; --left)
+      logit_rows_.push_back(total - left);
   }
   logits_.resize(logit_rows_.size() * facts_.vocabulary);
   STRATA_TRY(forward_.read(rows, logit_rows_, logits_));
   return check_file();
+}
+
+// Row r of a prompt window says what may follow the prompt's token read + r.
+void LocalEngine::report_prompt(const Scheduler::Slice& slice, std::span<const float> logits) {
+  const Job& job = *slice.job;
+  const std::vector<TokenId>& prompt = job.request.prompt;
+  for (std::size_t row = 0; row < slice.tokens && job.read + row + 1 < prompt.size(); ++row) {
+    job.listener->prompt_chances(
+        chances_of(logits.subspan(row * facts_.vocabulary, facts_.vocabulary),
+                   prompt[job.read + row + 1], job.request.logprobs.value_or(0)));
+  }
+}
+
+TokenId LocalEngine::pick(Job& job, std::span<const float> logits) {
+  const Request& request = job.request;
+  if (adjusts(request.sampling, request.logit_bias)) {
+    adjusted_.assign(logits.begin(), logits.end());
+    adjust(adjusted_, request.sampling, request.logit_bias, request.prompt, job.generated);
+    logits = adjusted_;
+  }
+  const TokenId id = sample(logits, request.sampling, job.sequence->tokens());
+  job.generated.push_back(id);
+  return id;
 }
 
 // Takes a job on by one window; false when it is done (completion.reason says how).
@@ -339,13 +390,6 @@ bool LocalEngine::advance(const Scheduler::Slice& slice, std::span<const float> 
   Job& job = *slice.job;
   Completion& done = job.completion;
   const double now = monotonic_seconds();
-  if (!job.decoding()) {
-    job.read += slice.tokens;
-    job.listener->progress(job.read, done.prompt_tokens);
-    if (!job.decoding()) return true;
-    done.prompt_seconds = now - job.admitted;
-    job.decoding_since = now;
-  }
   for (const float logit : logits) {
     if (!std::isfinite(logit)) {
       done.reason = FinishReason::error;
@@ -356,7 +400,16 @@ bool LocalEngine::advance(const Scheduler::Slice& slice, std::span<const float> 
       return false;
     }
   }
-  job.next = sample(logits, job.request.sampling, job.sequence->tokens());
+  if (!job.decoding()) {
+    if (job.request.prompt_logprobs) report_prompt(slice, logits);
+    job.read += slice.tokens;
+    job.listener->progress(job.read, done.prompt_tokens);
+    if (!job.decoding()) return true;
+    done.prompt_seconds = now - job.admitted;
+    job.decoding_since = now;
+  }
+  const std::span<const float> last = logits.last(facts_.vocabulary);
+  job.next = pick(job, last);
   done.decode_seconds = now - job.decoding_since;
   const auto& stops = job.request.stop_ids;
   if (std::find(stops.begin(), stops.end(), job.next) != stops.end()) {
@@ -364,6 +417,8 @@ bool LocalEngine::advance(const Scheduler::Slice& slice, std::span<const float> 
     return false;
   }
   ++done.generated_tokens;
+  if (const auto top = job.request.logprobs)
+    job.listener->chances(chances_of(last, job.next, *top));
   job.listener->token(job.next);
   if (done.generated_tokens < job.limit) return true;
   done.reason = FinishReason::length;

@@ -4,8 +4,9 @@
 // What callers may rely on
 // - submit(), cancel(), facts() and counters() may be called from any thread, also from inside a
 //   listener. They never wait for the model.
-// - Listener calls for one request come from one thread at a time, in order: progress*, token*,
-//   then exactly one finished(). After finished() the engine drops its reference.
+// - Listener calls for one request come from one thread at a time, in order: progress* and
+//   prompt_chances*, token* (each after its chances), then exactly one finished(). After finished()
+//   the engine drops its reference.
 // - Same tokens: greedy and seeded output of a request depends on its prompt, sampling and the
 //   model alone, never on other requests, chunk sizes, windows or threads.
 // - Requests are admitted first come first served; prompt chunks of one request interleave with
@@ -26,22 +27,50 @@
 
 namespace strata {
 
-// Applied in this order: top_k, top_p, min_p, temperature, pick.
+// Applied in this order: biases of the request, penalties, top_k, top_p, min_p, temperature, pick.
 struct Sampling {
   float temperature = 0.0f;  // 0 = greedy (lowest id wins ties)
   std::int32_t top_k = 0;    // 0 = all
   float top_p = 1.0f;        // 1 = off
   float min_p = 0.0f;        // 0 = off
   std::uint64_t seed = 0;    // counter-based generator keyed by (seed, position)
+  // Penalties on the tokens among the last `penalty_last_n` of the sequence, prompt included: the
+  // logit is divided by `repetition_penalty` (multiplied, if negative), then loses
+  // `frequency_penalty` for each occurrence and `presence_penalty` once.
+  float repetition_penalty = 1.0f;   // 1 = off
+  float frequency_penalty = 0.0f;    // 0 = off
+  float presence_penalty = 0.0f;     // 0 = off
+  std::int32_t penalty_last_n = 64;  // 0 = none, -1 = all
 };
 // The sentence that names the field, its value and the allowed range, or success.
 Status validate(const Sampling& sampling);
 
+struct LogitBias {
+  TokenId id = 0;
+  float bias = 0;  // finite; kBan and less: never
+};
+inline constexpr float kBan = -100.0f;
+inline constexpr std::uint32_t kMaxTopLogprobs = 20;
+
 struct Request {
   std::vector<TokenId> prompt;  // at least one id, all inside the vocabulary
   Sampling sampling;
-  std::uint32_t max_tokens = 0;   // 0 = the room that is left in the context
-  std::vector<TokenId> stop_ids;  // generation ends when one is sampled; it is not reported
+  std::uint32_t max_tokens = 0;       // 0 = the room that is left in the context
+  std::vector<TokenId> stop_ids;      // generation ends when one is sampled; it is not reported
+  std::vector<LogitBias> logit_bias;  // at most one for an id, and not a ban of every id
+  // How many alternatives Listener::chances reports for each generated token; absent: none at all.
+  std::optional<std::uint32_t> logprobs;
+  bool prompt_logprobs = false;  // also for the prompt's tokens; reads it in small windows
+};
+
+// The model's own distribution at one position, before biases, penalties and temperature.
+struct TokenChances {
+  struct Chance {
+    TokenId id = 0;
+    float logprob = 0;  // natural
+  };
+  Chance chosen;
+  std::vector<Chance> top;  // the likeliest first; ties by id
 };
 
 enum class FinishReason { stop, length, cancelled, error };
@@ -63,6 +92,10 @@ class Listener {
   virtual ~Listener() = default;
   // Part of the prompt was read; `read` of `total` tokens stand in the caches now.
   virtual void progress(std::uint32_t read, std::uint32_t total) { (void)read, (void)total; }
+  // Of a prompt's token (all but the first, in order), if Request::prompt_logprobs.
+  virtual void prompt_chances(const TokenChances& chances) { (void)chances; }
+  // Of the token that comes next, if Request::logprobs.
+  virtual void chances(const TokenChances& chances) { (void)chances; }
   virtual void token(TokenId id) = 0;
   virtual void finished(const Completion& completion) = 0;
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <unordered_map>
 #include <vector>
 
 namespace strata {
@@ -80,6 +82,14 @@ Status validate(const Sampling& s) {
   if (s.top_k < 0) return bad("top_k", s.top_k, "0 (off) or more");
   if (!(s.top_p > 0 && s.top_p <= 1)) return bad("top_p", s.top_p, "more than 0, up to 1");
   if (!(s.min_p >= 0 && s.min_p <= 1)) return bad("min_p", s.min_p, "0 to 1");
+  if (!(s.repetition_penalty > 0 && s.repetition_penalty <= 100))
+    return bad("repetition_penalty", s.repetition_penalty, "more than 0, up to 100");
+  if (!(s.frequency_penalty >= -2 && s.frequency_penalty <= 2))
+    return bad("frequency_penalty", s.frequency_penalty, "-2 to 2");
+  if (!(s.presence_penalty >= -2 && s.presence_penalty <= 2))
+    return bad("presence_penalty", s.presence_penalty, "-2 to 2");
+  if (s.penalty_last_n < -1)
+    return bad("penalty_last_n", s.penalty_last_n, "-1 (all), 0 (none) or more");
   return {};
 }
 
@@ -103,6 +113,68 @@ TokenId sample(std::span<const float> logits, const Sampling& sampling, std::uin
   const auto index = std::min<std::ptrdiff_t>(pick - cumulative.begin(),
                                               static_cast<std::ptrdiff_t>(candidates.size()) - 1);
   return candidates[static_cast<std::size_t>(index)].id;
+}
+
+namespace {
+
+bool penalises(const Sampling& s) {
+  return s.penalty_last_n != 0 &&
+         (s.repetition_penalty != 1 || s.frequency_penalty != 0 || s.presence_penalty != 0);
+}
+
+}  // namespace
+
+bool adjusts(const Sampling& sampling, std::span<const LogitBias> biases) {
+  return !biases.empty() || penalises(sampling);
+}
+
+void adjust(std::span<float> logits, const Sampling& s, std::span<const LogitBias> biases,
+            std::span<const TokenId> prompt, std::span<const TokenId> generated) {
+  for (const LogitBias& bias : biases) {
+    float& logit = logits[static_cast<std::size_t>(bias.id)];
+    logit = bias.bias <= kBan ? -std::numeric_limits<float>::infinity() : logit + bias.bias;
+  }
+  if (!penalises(s)) return;
+  const std::size_t all = prompt.size() + generated.size();
+  const std::size_t window =
+      s.penalty_last_n < 0 ? all : std::min(all, static_cast<std::size_t>(s.penalty_last_n));
+  const std::span<const TokenId> recent = generated.last(std::min(window, generated.size()));
+  const std::span<const TokenId> before = prompt.last(window - recent.size());
+  std::unordered_map<TokenId, std::uint32_t> counts;
+  for (const TokenId id : before) ++counts[id];
+  for (const TokenId id : recent) ++counts[id];
+  for (const auto& [id, count] : counts) {
+    float& logit = logits[static_cast<std::size_t>(id)];
+    logit = logit > 0 ? logit / s.repetition_penalty : logit * s.repetition_penalty;
+    logit -= static_cast<float>(count) * s.frequency_penalty + s.presence_penalty;
+  }
+}
+
+TokenChances chances_of(std::span<const float> logits, TokenId chosen, std::uint32_t top) {
+  const double best = *std::max_element(logits.begin(), logits.end());
+  double total = 0;
+  for (const float logit : logits) total += std::exp(logit - best);
+  const double log_total = best + std::log(total);
+  const auto chance = [&](TokenId id) {
+    return TokenChances::Chance{
+        id, static_cast<float>(logits[static_cast<std::size_t>(id)] - log_total)};
+  };
+  TokenChances chances{chance(chosen), {}};
+  // A heap of the best so far, the worst of them in front.
+  std::vector<Candidate> heap;
+  for (std::size_t i = 0; i < logits.size() && top > 0; ++i) {
+    const Candidate candidate{logits[i], static_cast<TokenId>(i)};
+    if (heap.size() == top) {
+      if (!better(candidate, heap.front())) continue;
+      std::pop_heap(heap.begin(), heap.end(), better);
+      heap.pop_back();
+    }
+    heap.push_back(candidate);
+    std::push_heap(heap.begin(), heap.end(), better);
+  }
+  std::sort_heap(heap.begin(), heap.end(), better);
+  for (const Candidate& candidate : heap) chances.top.push_back(chance(candidate.id));
+  return chances;
 }
 
 }  // namespace strata

@@ -32,9 +32,18 @@ std::vector<Scheduler::Slice> Scheduler::next_window() {
   if (prompt) {
     last_prompt_ = prompt->id;
     const auto left = static_cast<std::uint32_t>(prompt->request.prompt.size()) - prompt->read;
-    window.push_back({prompt, std::min(left, prompt_chunk_)});
+    const std::uint32_t most =
+        prompt->request.prompt_logprobs ? std::min(kScoredChunk, prompt_chunk_) : prompt_chunk_;
+    window.push_back({prompt, std::min(left, most)});
   }
   return window;
+}
+
+std::uint32_t Scheduler::logit_rows(const Slice& slice) {
+  const Job& job = *slice.job;
+  if (job.decoding()) return 1;
+  if (job.request.prompt_logprobs) return slice.tokens;
+  return job.read + slice.tokens == job.request.prompt.size() ? 1 : 0;
 }
 
 std::unique_ptr<Job> Scheduler::remove(RequestId id) {

@@ -25,6 +25,7 @@ struct Job {
   std::optional<Sequence> sequence;  // once admitted
   std::uint32_t read = 0;            // prompt tokens in the caches
   TokenId next = 0;                  // token to read next, when decoding
+  std::vector<TokenId> generated;    // all tokens picked so far
   Completion completion;
   double submitted = 0, admitted = 0, decoding_since = 0;  // seconds
   bool cancelled = false;
@@ -34,6 +35,9 @@ struct Job {
 
 class Scheduler {
  public:
+  // Rows of a prompt window that needs the logits of each.
+  static constexpr std::uint32_t kScoredChunk = 16;
+
   Scheduler(std::uint32_t parallel, std::uint32_t prompt_chunk)
       : parallel_(parallel), prompt_chunk_(prompt_chunk) {}
 
@@ -53,6 +57,9 @@ class Scheduler {
   std::unique_ptr<Job> remove(RequestId id);
   std::vector<std::unique_ptr<Job>> remove_all();
   std::vector<RequestId> cancelled() const;
+
+  // Rows of the slice's window whose logits are wanted; they are its last ones.
+  static std::uint32_t logit_rows(const Slice& slice);
 
   std::size_t running() const { return running_.size(); }
   std::size_t waiting() const { return waiting_.size(); }

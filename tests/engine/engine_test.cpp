@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cmath>
 #include <random>
 #include <thread>
 
@@ -250,6 +252,99 @@ TEST_F(EngineTest, LogitsOfEveryPosition) {
     ASSERT_TRUE(status) << status.error().message;
     EXPECT_LT(test::largest_difference(all, golden.floats("logits.3")), 2e-4);
   }
+}
+
+// What the engine says of each token is the log-softmax of the logits that the subcommand prints.
+TEST_F(EngineTest, ChancesAreThoseOfTheLogits) {
+  const auto engine = open();
+  Request request;
+  for (TokenId id = 0; id < 40; ++id) request.prompt.push_back((id * 37 + 5) % 512);
+  request.max_tokens = 12;
+  request.logprobs = 3;
+  request.prompt_logprobs = true;
+  // Neither changes what is reported.
+  request.sampling.repetition_penalty = 1.5f;
+  request.logit_bias = {{7, -100}};
+  auto collector = std::make_shared<Collector>();
+  ASSERT_TRUE(engine->submit(request, collector));
+  collector->wait();
+  std::vector<TokenId> ids = request.prompt;
+  for (const TokenId id : collector->tokens()) ids.push_back(id);
+  const auto chances = collector->all_chances();
+  ASSERT_EQ(chances.size(), ids.size() - 1);
+
+  std::vector<float> logits;
+  LogitsOptions options;
+  options.model_path = "model.gguf";
+  ASSERT_TRUE(
+      compute_logits(model_->files, options, ids, [&](std::span<const float> rows) -> Status {
+        logits.insert(logits.end(), rows.begin(), rows.end());
+        return {};
+      }));
+  const std::size_t width = logits.size() / ids.size();
+  for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
+    const auto row = std::span<const float>(logits).subspan(i * width, width);
+    double total = 0;
+    for (const float logit : row) total += std::exp(double{logit});
+    const auto logprob = [&](TokenId id) {
+      return double{row[static_cast<std::size_t>(id)]} - std::log(total);
+    };
+    EXPECT_EQ(chances[i].chosen.id, ids[i + 1]);
+    EXPECT_NEAR(chances[i].chosen.logprob, logprob(ids[i + 1]), 1e-4);
+    ASSERT_EQ(chances[i].top.size(), 3u);
+    const auto best = std::max_element(row.begin(), row.end()) - row.begin();
+    EXPECT_EQ(chances[i].top[0].id, best);
+    double sum = 0;
+    for (const auto& chance : chances[i].top) {
+      EXPECT_NEAR(chance.logprob, logprob(chance.id), 1e-4);
+      sum += std::exp(double{chance.logprob});
+    }
+    EXPECT_LE(sum, 1 + 1e-6);
+  }
+}
+
+TEST_F(EngineTest, PenaltiesAndBiasesSteerTheAnswer) {
+  const auto engine = open();
+  Request request;
+  request.prompt = {5, 6, 7};
+  request.max_tokens = 8;
+  const std::vector<TokenId> plain = run(*engine, request);
+  request.logit_bias = {{plain[0], -100}};
+  const std::vector<TokenId> banned = run(*engine, request);
+  EXPECT_EQ(std::count(banned.begin(), banned.end(), plain[0]), 0);
+  request.logit_bias = {{9, 100}};
+  EXPECT_EQ(run(*engine, request), std::vector<TokenId>(8, 9));
+  request.sampling.presence_penalty = 2;  // as nothing beside +100
+  EXPECT_EQ(run(*engine, request), std::vector<TokenId>(8, 9));
+  request.logit_bias.clear();
+  request.sampling.repetition_penalty = 100;
+  request.sampling.penalty_last_n = -1;
+  std::vector<TokenId> fresh = run(*engine, request);
+  std::sort(fresh.begin(), fresh.end());
+  EXPECT_EQ(std::unique(fresh.begin(), fresh.end()), fresh.end()) << "a token came twice";
+}
+
+TEST_F(EngineTest, RefusesImpossibleScores) {
+  const auto engine = open();
+  Request request;
+  request.prompt = {1};
+  request.logprobs = 21;
+  EXPECT_THAT(refusal(*engine, request), HasSubstr("at most 20"));
+  request.logprobs.reset();
+  request.logit_bias = {{-1, 1}};
+  EXPECT_THAT(refusal(*engine, request), HasSubstr("token id -1, outside"));
+  request.logit_bias = {{512, 1}};
+  EXPECT_THAT(refusal(*engine, request), HasSubstr("token id 512, outside"));
+  request.logit_bias = {{3, 1}, {3, 2}};
+  EXPECT_THAT(refusal(*engine, request), HasSubstr("token 3 twice"));
+  request.logit_bias = {{3, std::nanf("")}};
+  EXPECT_THAT(refusal(*engine, request), HasSubstr("token 3 is no number"));
+  request.logit_bias.clear();
+  for (TokenId id = 0; id < 512; ++id) request.logit_bias.push_back({id, -100});
+  EXPECT_THAT(refusal(*engine, request), HasSubstr("bans every token"));
+  request.logit_bias.pop_back();
+  request.max_tokens = 3;
+  EXPECT_EQ(run(*engine, request), std::vector<TokenId>(3, 511));
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 #include "engine/sampler.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <map>
 #include <random>
 #include <vector>
@@ -100,6 +102,72 @@ TEST(Sampler, TiesAtTheCutGoToTheLowestIds) {
   const std::vector<float> logits(100, 1.0f);
   Sampling s{1.0f, 3};
   for (std::uint64_t i = 0; i < 100; ++i) EXPECT_LT(sample(logits, s, i), 3);
+}
+
+// Each expected number is written out from the definition in engine.h.
+TEST(Adjust, PenaltiesAndBiasesByHand) {
+  const std::vector<TokenId> prompt{0, 1, 1};
+  const std::vector<TokenId> generated{2, 1};
+  Sampling s;
+  s.repetition_penalty = 2;
+  s.frequency_penalty = 0.5f;
+  s.presence_penalty = 0.25f;
+  std::vector<float> logits{4, 3, -1, 7};
+  adjust(logits, s, {}, prompt, generated);
+  EXPECT_THAT(logits, testing::ElementsAre(2 - 0.75f, 1.5f - 1.75f, -2 - 0.75f, 7));
+
+  s.penalty_last_n = 3;  // 1 2 1
+  logits = {4, 3, -1, 7};
+  adjust(logits, s, {}, prompt, generated);
+  EXPECT_THAT(logits, testing::ElementsAre(4, 1.5f - 1.25f, -2 - 0.75f, 7));
+
+  s.penalty_last_n = 0;
+  EXPECT_FALSE(adjusts(s, {}));
+  logits = {4, 3, -1, 7};
+  adjust(logits, s, std::vector<LogitBias>{{3, -100}, {0, 1.5f}}, prompt, generated);
+  EXPECT_THAT(logits, testing::ElementsAre(5.5f, 3, -1, -std::numeric_limits<float>::infinity()));
+  EXPECT_EQ(sample(logits, {}, 0), 0);
+}
+
+TEST(Adjust, WindowsLongerThanTheSequenceAreTheWholeSequence) {
+  Sampling s;
+  s.presence_penalty = 1;
+  for (const std::int32_t window : {-1, 100}) {
+    s.penalty_last_n = window;
+    std::vector<float> logits{1, 1, 1};
+    adjust(logits, s, {}, std::vector<TokenId>{0}, std::vector<TokenId>{2});
+    EXPECT_THAT(logits, testing::ElementsAre(0, 1, 0));
+  }
+}
+
+TEST(Chances, AreALogSoftmaxWithTiesById) {
+  const std::vector<float> logits{0, 2, 2, -1};
+  const double total = std::exp(0.0) + 2 * std::exp(2.0) + std::exp(-1.0);
+  const TokenChances chances = chances_of(logits, 3, 3);
+  EXPECT_EQ(chances.chosen.id, 3);
+  EXPECT_NEAR(chances.chosen.logprob, -1 - std::log(total), 1e-6);
+  ASSERT_EQ(chances.top.size(), 3u);
+  EXPECT_EQ(chances.top[0].id, 1);
+  EXPECT_EQ(chances.top[1].id, 2);
+  EXPECT_EQ(chances.top[2].id, 0);
+  EXPECT_NEAR(chances.top[2].logprob, -std::log(total), 1e-6);
+  EXPECT_TRUE(chances_of(logits, 0, 0).top.empty());
+  EXPECT_EQ(chances_of(logits, 0, 20).top.size(), 4u);
+}
+
+TEST(Validate, NamesThePenalty) {
+  Sampling s;
+  s.repetition_penalty = 0;
+  EXPECT_THAT(validate(s).error().message, testing::StartsWith("repetition_penalty is 0"));
+  s = {};
+  s.presence_penalty = 3;
+  EXPECT_THAT(validate(s).error().message, testing::StartsWith("presence_penalty is 3"));
+  s = {};
+  s.frequency_penalty = std::nanf("");
+  EXPECT_FALSE(validate(s));
+  s = {};
+  s.penalty_last_n = -2;
+  EXPECT_THAT(validate(s).error().message, testing::StartsWith("penalty_last_n is -2"));
 }
 
 }  // namespace

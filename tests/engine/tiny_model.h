@@ -58,6 +58,14 @@ class Collector final : public Listener {
     const std::lock_guard lock(mutex_);
     progress_.push_back(read);
   }
+  void prompt_chances(const TokenChances& chances) override {
+    const std::lock_guard lock(mutex_);
+    prompt_chances_.push_back(chances);
+  }
+  void chances(const TokenChances& chances) override {
+    const std::lock_guard lock(mutex_);
+    chances_.push_back(chances);
+  }
   void token(TokenId id) override {
     const std::lock_guard lock(mutex_);
     tokens_.push_back(id);
@@ -82,6 +90,13 @@ class Collector final : public Listener {
     const std::lock_guard lock(mutex_);
     return tokens_;
   }
+  // Of the prompt's tokens from the second on, then of the generated ones.
+  std::vector<TokenChances> all_chances() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<TokenChances> all = prompt_chances_;
+    all.insert(all.end(), chances_.begin(), chances_.end());
+    return all;
+  }
   std::vector<std::uint32_t> progress_seen() const {
     const std::lock_guard lock(mutex_);
     return progress_;
@@ -96,6 +111,7 @@ class Collector final : public Listener {
   std::condition_variable changed_;
   std::vector<TokenId> tokens_;
   std::vector<std::uint32_t> progress_;
+  std::vector<TokenChances> prompt_chances_, chances_;
   Completion completion_;
   int finished_ = 0;
 };
