@@ -178,6 +178,7 @@ class LocalEngine final : public Engine {
   void drop_cancelled(std::unique_lock<std::mutex>& lock);
   void run_window(std::unique_lock<std::mutex>& lock);
   Status read_window(const std::vector<Scheduler::Slice>& window);
+  void prefetch_chunk(const Job& job, std::uint32_t tokens);
   void report_prompt(const Scheduler::Slice& slice, std::span<const float> logits);
   TokenId pick(Job& job, std::span<const float> logits);
   bool advance(const Scheduler::Slice& slice, std::span<const float> logits);
@@ -323,8 +324,10 @@ void LocalEngine::run_window(std::unique_lock<std::mutex>& lock) {
   const Status status = read_window(window);
   lock.lock();
   if (!status) {
-    for (const Scheduler::Slice& slice : window)
-      finish(lock, slice.job->id, FinishReason::error, status.error());
+    for (const Scheduler::Slice& slice : window) {
+      const Status& own = slice.job->sequence->status();
+      finish(lock, slice.job->id, FinishReason::error, own ? status.error() : own.error());
+    }
     return;
   }
   std::size_t row = 0;
@@ -334,6 +337,10 @@ void LocalEngine::run_window(std::unique_lock<std::mutex>& lock) {
         std::span<const float>(logits_).subspan(row * facts_.vocabulary, rows * facts_.vocabulary);
     row += rows;
     if (slice.job->cancelled) continue;  // dropped before the next window
+    if (const Status& own = slice.job->sequence->status(); !own) {
+      finish(lock, slice.job->id, FinishReason::error, own.error());
+      continue;
+    }
     lock.unlock();
     const bool more = advance(slice, logits);
     lock.lock();
@@ -353,6 +360,7 @@ Status LocalEngine::read_window(const std::vector<Scheduler::Slice>& window) {
         decoding ? std::span<const TokenId>(&job.next, 1)
                  : std::span<const TokenId>(job.request.prompt).subspan(job.read, slice.tokens);
     rows.push_back({&*job.sequence, tokens});
+    if (!decoding) prefetch_chunk(job, slice.tokens);
     total += slice.tokens;
     for (std::uint32_t left = Scheduler::logit_rows(slice); left > 0; --left)
       logit_rows_.push_back(total - left);
@@ -360,6 +368,13 @@ Status LocalEngine::read_window(const std::vector<Scheduler::Slice>& window) {
   logits_.resize(logit_rows_.size() * facts_.vocabulary);
   STRATA_TRY(forward_.read(rows, logit_rows_, logits_));
   return check_file();
+}
+
+// The disk reads for the chunk of a prompt that follows the one now computed.
+void LocalEngine::prefetch_chunk(const Job& job, std::uint32_t tokens) {
+  const auto rest = std::span<const TokenId>(job.request.prompt).subspan(job.read);
+  const std::size_t both = std::min(rest.size(), std::size_t{tokens} + options_.prompt_chunk);
+  forward_.prefetch(*job.sequence, rest.first(both), tokens);
 }
 
 // Row r of a prompt window says what may follow the prompt's token read + r.
@@ -417,6 +432,7 @@ bool LocalEngine::advance(const Scheduler::Slice& slice, std::span<const float> 
     return false;
   }
   ++done.generated_tokens;
+  if (done.generated_tokens < job.limit) forward_.prefetch(*job.sequence, {&job.next, 1});
   if (const auto top = job.request.logprobs)
     job.listener->chances(chances_of(last, job.next, *top));
   job.listener->token(job.next);

@@ -24,10 +24,18 @@ class Sequence {
   // Leaves the sequence as it was when the copy is damaged or of another model.
   Status restore(std::span<const std::byte> saved);
 
+  // Not ok once a window could not read all n-gram rows of this sequence: what it holds is of no
+  // use any more; drop it, or restore() it.
+  const Status& status() const { return status_; }
+  // How the n-gram rows of its tokens were found, since new_sequence().
+  const RowCounts& row_counts() const { return row_counts_; }
+
  private:
   friend class Forward;
   std::unique_ptr<SequenceState> state_;
   std::vector<std::int32_t> recent_;  // newest first, at most n-gram size - 1
+  Status status_;
+  RowCounts row_counts_;
 };
 
 class Forward {
@@ -45,23 +53,32 @@ class Forward {
   // Reads the rows of a window. `logits` [logit_rows.size() x vocabulary] receives the logits of
   // the given rows (counted over the whole window, in its order). On failure no sequence counts the
   // window's tokens; after `exhausted` its sequences must be dropped or restored.
+  // An n-gram row that cannot be read fails only the sequences that need it (Sequence::status;
+  // their logits mean nothing); if that is all of them, the first one's error is returned.
   Status read(std::span<const Rows> window, std::span<const std::uint32_t> logit_rows,
               std::span<float> logits);
+
+  // Says early which tokens a sequence will probably read next, so that their n-gram rows are there
+  // in time. The first `known` of `tokens` are being read already. Never waits.
+  void prefetch(const Sequence& sequence, std::span<const std::int32_t> tokens,
+                std::size_t known = 0);
 
   // For bisecting: called with the wide residual [T x streams * hidden] entering each layer.
   using Observer = std::function<void(std::uint32_t layer, std::span<const float> wide)>;
   void observe(Observer observer) { observer_ = std::move(observer); }
 
  private:
-  Status gather_ngrams(std::span<const Rows> window, std::size_t rows);
-  void layers(std::size_t rows);
+  Status request_ngrams(std::span<const Rows> window);
+  void collect_ngrams(std::span<const Rows> window, std::uint32_t layer);
+  void layers(std::span<const Rows> window);
 
   const Network& network_;
   Backend& backend_;
   Observer observer_;
   std::vector<std::int32_t> tokens_;
   std::vector<WindowPart> parts_;
-  std::vector<std::vector<float>> ngrams_;  // by layer: table rows of the window's tokens
+  std::vector<std::vector<std::unique_ptr<RowRequest>>> requests_;  // by layer and part
+  std::vector<float> ngrams_;  // table rows of the window's tokens, for one layer
 };
 
 }  // namespace strata

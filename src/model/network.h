@@ -11,6 +11,7 @@
 #include "gguf/gguf.h"
 #include "model/hyperparams.h"
 #include "ple/ngram.h"
+#include "ple/row_table.h"
 
 namespace strata {
 

@@ -1,14 +1,12 @@
-// The n-gram embedding's addressing (which rows of the table a token reads) and the table itself.
-// Spec: model.md 3.4. Integer arithmetic in 64 bits, exact.
+// The n-gram embedding's addressing: which rows of the table (row_table.h) a token reads.
+// Integer arithmetic in 64 bits, exact. Costs the same however long the sequence is.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
 #include "base/result.h"
-#include "gguf/gguf.h"
 
 namespace strata {
 
@@ -37,20 +35,5 @@ class NgramHash {
   std::size_t heads_per_ngram_ = 0;
   std::uint64_t table_rows_ = 0;
 };
-
-// The table of one n-gram layer: fixed-width rows of float values, whatever their stored form.
-class RowTable {
- public:
-  virtual ~RowTable() = default;
-  virtual std::uint64_t rows() const = 0;
-  virtual std::uint32_t width() const = 0;
-  // out: [ids.size() x width()]. Ids must be below rows(). Thread safe.
-  virtual Status gather(std::span<const std::uint64_t> ids, std::span<float> out) const = 0;
-};
-
-// A table that is read from the mapped model file. Block formats, F32, F16 and BF16; I8 together
-// with strata.ple.format = "f8_e4m3" and strata.ple.scale is the FP8 form.
-Result<std::shared_ptr<RowTable>> open_row_table(std::shared_ptr<const GgufModel> model,
-                                                 const TensorView& tensor);
 
 }  // namespace strata
