@@ -55,4 +55,13 @@ Status check_not_an_input(const std::string& output, const std::vector<std::stri
   return {};
 }
 
+Status check_room(const std::string& output, std::uint64_t bytes) {
+  const std::filesystem::path folder = std::filesystem::path(output).parent_path();
+  std::error_code error;  // a folder that is not there is refused when the file is made
+  const auto space = std::filesystem::space(folder.empty() ? "." : folder, error);
+  if (error || space.available >= bytes) return {};
+  return fail(ErrorCode::exhausted, "'{}' needs {:.2f} GB of disk and {:.2f} GB are free", output,
+              double(bytes) / 1e9, double(space.available) / 1e9);
+}
+
 }  // namespace strata

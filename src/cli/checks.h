@@ -26,4 +26,8 @@ Check not_empty(const std::string& what);
 // under whatever name: through links, too.
 Status check_not_an_input(const std::string& output, const std::vector<std::string>& inputs);
 
+// An error if the disk that takes `output` has not the room for so many bytes. What a file of that
+// name holds now does not count: it stays until the new one is whole.
+Status check_room(const std::string& output, std::uint64_t bytes);
+
 }  // namespace strata

@@ -29,6 +29,7 @@ void register_inspect(CLI::App& app, Invocation& invocation);
 void register_logits(CLI::App& app, Invocation& invocation);
 void register_run(CLI::App& app, Invocation& invocation);
 void register_serve(CLI::App& app, Invocation& invocation);
+void register_synth(CLI::App& app, Invocation& invocation);
 void register_tokenize(CLI::App& app, Invocation& invocation);
 
 }  // namespace strata

@@ -1,13 +1,9 @@
 // The built program, run as a person runs it: exit codes and sentences.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-
 #include <algorithm>
-#include <array>
 #include <boost/json.hpp>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -15,55 +11,15 @@
 #include <map>
 #include <string>
 
+#include "tests/cli/program.h"
+
 namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-struct Outcome {
-  int code = -1;
-  std::string out, error;
-};
-
-std::string slurp(const std::filesystem::path& path) {
-  std::string text;
-  if (std::FILE* file = std::fopen(path.c_str(), "rb")) {
-    std::array<char, 4096> buffer;
-    for (std::size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), file)) > 0;)
-      text.append(buffer.data(), n);
-    std::fclose(file);
-  }
-  return text;
-}
-
-class Program : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "strata-cli-XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder); }
-
-  Outcome run(const std::string& arguments) const {
-    const std::string command = std::string("'") + STRATA_PROGRAM + "' " + arguments + " >'" +
-                                (folder / "out").string() + "' 2>'" + (folder / "error").string() +
-                                "' </dev/null";
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, slurp(folder / "out"),
-            slurp(folder / "error")};
-  }
-
-  std::string converted(const std::string& model = "tiny-a") const {
-    const std::string path = (folder / (model + ".gguf")).string();
-    const Outcome r = run("convert " STRATA_GOLDEN_DIR "/" + model + " " + path);
-    EXPECT_EQ(r.code, 0) << r.error;
-    return path;
-  }
-
-  std::filesystem::path folder;
-};
+using namespace strata::test;
 
 TEST_F(Program, without_arguments_prints_help) {
   const Outcome r = run("");

@@ -5,7 +5,7 @@
     file.widen(ggml)                      every tensor as F32, decoded by ggml's own library
     file.write(path)                      tensors one by one, decoded while they are written
 
-The reader trusts the file: it was written by Strata or by synth_gguf.py a moment before.
+The reader trusts the file: it was written by Strata a moment before.
 """
 
 import ctypes

@@ -23,7 +23,6 @@ import numpy as np
 
 import gguf_file
 import llama_peer as peer
-import synth_gguf
 from llama_peer import DECISIONS, divergence, largest
 
 TOLERANCE = 2e-3
@@ -185,15 +184,19 @@ def demo_texts(count):
 # --- the production width -------------------------------------------------------------------------
 
 FULL = dict(budget=2048, ratio=4)
+SMALL = ["--experts", "16", "--vocabulary", "2048"]
+# Mixes of `strata synth`, some with formats that no mix has.
+MIXES = {"f32": [], "f16": [], "bf16": [], "q4_k": [], "q2_0": [],
+         "iq2_xs": ["--set", "attention=Q3_K", "--set", "shared=IQ2_S"],
+         "iq3_s": ["--set", "attention=IQ3_XXS", "--set", "shared=IQ2_XXS"]}
 FULL_BOUND = 2051
 REFERENCE_ROWS = 4  # a row takes seconds
 
 
 def full_width(checks, run):
     rng = np.random.default_rng(3)
-    for mix in ("f32", "f16", "bf16", "q4_k", "q2_0", "iq2_xs", "iq3_s"):
-        model = run.folder / f"{mix}.gguf"
-        synth_gguf.write(model, mix)
+    for mix, options in MIXES.items():
+        model = run.synth(f"{mix}.gguf", "--type", mix, *SMALL, *options)
         wide = model if mix == "f32" else run.widened(model)
         ids = rng.integers(0, 2045, 64)
         exact, trace = run.llama_logits(wide, ids, threads=2, tensors=DECISIONS)
@@ -212,9 +215,10 @@ def full_width(checks, run):
 
 
 def beyond_the_bound(checks, run):
-    """All experts are used, so only the choice of cells can hang on rounding."""
-    model = run.folder / "long.gguf"
-    synth_gguf.write(model, "f32", experts=4, used=4, vocab=1024)
+    """All experts are used, so only the choice of cells can hang on rounding; with this seed no
+    n-gram gate does."""
+    model = run.synth("long.gguf", "--type", "f32", "--experts", "4", "--vocabulary", "1024",
+                      "--seed", "2")
     ids = np.random.default_rng(4).integers(0, 1021, 2200)
     start = time.monotonic()
     theirs, trace = run.llama_logits(model, ids, threads=2, tensors=DECISIONS)

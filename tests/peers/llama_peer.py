@@ -104,6 +104,12 @@ class Peer:
                        capture_output=True)
         return out
 
+    def synth(self, name, *options):
+        """A model of random weights in the production width."""
+        out = self.folder / name
+        subprocess.run([STRATA, "synth", out, *options], check=True, capture_output=True)
+        return out
+
     def ggml(self):
         return gguf_file.Ggml(LIBRARIES / "libggml-base.so")
 
