@@ -14,13 +14,14 @@ build_set=(
   g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config
   ccache:ccache mold:mold # faster builds
   libboost1.81-dev libboost-json1.81-dev libcli11-dev libexpected-dev libfmt-dev libspdlog-dev
-  libutf8proc-dev libxxhash-dev
+  libutf8proc-dev liburing-dev libxxhash-dev
 )
 test_set=(
   libgtest-dev libgmock-dev clang-format-19:clang-format-19
   git:git python3:python3 unicode-data # checks of the tree
   python3-venv                         # .venv: what tests compare with
   node:nodejs npm:npm                  # end-to-end tests with the clients' own libraries
+  fio:fio                              # what 'strata ple bench' is held against
 )
 all_set=(
   clang-tidy-19:clang-tidy-19 clang++-19:clang-19 libclang-rt-19-dev # static analysis, fuzzing

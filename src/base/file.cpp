@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "base/checked.h"
+#include "base/descriptor.h"
 #include "base/lost_pages.h"
 
 namespace strata {
@@ -29,25 +30,6 @@ tl::unexpected<Error> errno_failure(std::string_view verb, const std::string& pa
   return fail(absent ? ErrorCode::not_found : ErrorCode::io, "cannot {} '{}': {}", verb, path,
               errno_text(number));
 }
-
-// Owns a descriptor.
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  Descriptor& operator=(Descriptor&&) = delete;
-
-  int get() const { return number_; }
-  int release() { return std::exchange(number_, -1); }
-
- private:
-  int number_;
-};
 
 int open_retrying(const std::string& path, int flags, mode_t mode = 0) {
   for (;;) {
@@ -115,6 +97,27 @@ class RealFile final : public File {
                   errno_text(errno));
     }
     return std::make_shared<RealMapping>(start, size_, path_);
+  }
+
+  Result<std::uint64_t> size_now() const override {
+    struct stat status{};
+    if (::fstat(descriptor_.get(), &status) != 0) return errno_failure("examine", path_, errno);
+    return static_cast<std::uint64_t>(status.st_size);
+  }
+
+  Result<std::unique_ptr<ReadQueue>> queue_reads(const ReadQueueOptions& options) const override {
+    Descriptor other(open_retrying(path_, O_RDONLY | O_NONBLOCK | (options.direct ? O_DIRECT : 0)));
+    if (other.get() < 0 && errno == EINVAL && options.direct) {
+      return fail(ErrorCode::unsupported, "the file system of '{}' has no direct reads (O_DIRECT)",
+                  path_);
+    }
+    if (other.get() < 0) return errno_failure("open", path_, errno);
+    struct stat mine{}, theirs{};
+    if (::fstat(descriptor_.get(), &mine) != 0 || ::fstat(other.get(), &theirs) != 0)
+      return errno_failure("examine", path_, errno);
+    if (mine.st_dev != theirs.st_dev || mine.st_ino != theirs.st_ino)
+      return fail(ErrorCode::io, "'{}' was replaced while it was opened; start again", path_);
+    return make_descriptor_queue(other.release(), path_, options);
   }
 
  private:

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/read_queue.h"
 #include "base/result.h"
 
 namespace strata {
@@ -38,6 +39,11 @@ class File {
   // Reads at most into.size() bytes from `offset`; fewer only at the end of the file.
   virtual Result<std::size_t> read_at(std::uint64_t offset, std::span<std::byte> into) const = 0;
   virtual Result<std::shared_ptr<const Mapping>> map() const = 0;
+  // Size in bytes now: less than size() once somebody made the file shorter.
+  virtual Result<std::uint64_t> size_now() const = 0;
+  // For reads that are under way several at a time; the file must outlive the queue. `unsupported`
+  // where the file system has no direct reads, or the kernel no ring.
+  virtual Result<std::unique_ptr<ReadQueue>> queue_reads(const ReadQueueOptions& options) const = 0;
 
   // As read_at, but a short read is an `io` error that names path, offset and both counts.
   Status read_exact(std::uint64_t offset, std::span<std::byte> into) const;
@@ -88,20 +94,42 @@ class MemoryFileSystem final : public FileSystem {
   std::map<std::string, std::shared_ptr<Bytes>> files_;
 };
 
-// Passes everything to `inner` unless `fault` answers with an error or a shorter count.
+// Passes everything to `inner` unless `fault` answers with an error or a shorter count, or
+// `queued_fault` changes a read of a queue.
 class FaultyFileSystem final : public FileSystem {
  public:
-  enum class Operation { open, create, read, map, write, finish, rename, remove, list };
+  enum class Operation {
+    open,
+    create,
+    read,
+    map,
+    size,
+    queue,
+    write,
+    finish,
+    rename,
+    remove,
+    list
+  };
   struct Call {
     Operation operation;
     std::string path;
     std::uint64_t offset = 0;
     std::size_t size = 0;
+    const ReadQueueOptions* queue = nullptr;  // of operation queue
   };
   // Returns the number of bytes the call may handle (call.size to let it pass), or the error.
   using Fault = std::function<Result<std::size_t>(const Call&)>;
 
-  FaultyFileSystem(FileSystem& inner, Fault fault);
+  // What becomes of one read of a queue.
+  struct QueuedFault {
+    int error = 0;                       // an errno in place of the read
+    std::size_t at_most = SIZE_MAX;      // bytes read
+    std::chrono::microseconds delay{0};  // reported this much later; others may overtake it
+  };
+  using QueuedFaults = std::function<QueuedFault(std::uint64_t offset, std::size_t size)>;
+
+  FaultyFileSystem(FileSystem& inner, Fault fault, QueuedFaults queued_fault = {});
   Result<std::unique_ptr<File>> open(const std::string& path) override;
   Result<std::unique_ptr<OutputFile>> create(const std::string& path) override;
   Status rename(const std::string& from, const std::string& to) override;
@@ -112,6 +140,7 @@ class FaultyFileSystem final : public FileSystem {
  private:
   FileSystem& inner_;
   std::shared_ptr<Fault> fault_;
+  std::shared_ptr<QueuedFaults> queued_fault_;
 };
 
 }  // namespace strata

@@ -1,5 +1,7 @@
 // FaultyFileSystem: asks the fault before each call and shortens or refuses it as told.
 #include <algorithm>
+#include <chrono>
+#include <vector>
 
 #include "base/file.h"
 
@@ -8,10 +10,11 @@ namespace {
 
 using Operation = FaultyFileSystem::Operation;
 using SharedFault = std::shared_ptr<FaultyFileSystem::Fault>;
+using SharedQueuedFaults = std::shared_ptr<FaultyFileSystem::QueuedFaults>;
 
 Result<std::size_t> ask(const SharedFault& fault, Operation operation, const std::string& path,
                         std::uint64_t offset = 0, std::size_t size = 0) {
-  return (*fault)(FaultyFileSystem::Call{operation, path, offset, size});
+  return (*fault)({operation, path, offset, size});
 }
 
 // The start of another mapping: what a file that shrank would still have.
@@ -26,10 +29,68 @@ class ShortMapping final : public Mapping {
   std::size_t size_;
 };
 
+// Reads go to another queue, changed as told; what ended early is held back until it is due.
+class FaultyQueue final : public ReadQueue {
+ public:
+  FaultyQueue(std::unique_ptr<ReadQueue> inner, SharedQueuedFaults faults)
+      : inner_(std::move(inner)), faults_(std::move(faults)), due_(inner_->depth()) {}
+
+  std::uint32_t depth() const override { return inner_->depth(); }
+  std::span<std::byte> buffer(std::uint32_t slot) override { return inner_->buffer(slot); }
+
+  void start(std::uint32_t slot, std::uint64_t offset, std::uint32_t bytes) override {
+    const FaultyFileSystem::QueuedFault fault = (*faults_)(offset, bytes);
+    due_[slot] = Clock::now() + fault.delay;
+    const std::size_t most = std::min<std::size_t>(bytes, fault.at_most);
+    if (fault.error != 0 || most == 0)
+      held_.push_back({slot, -fault.error});
+    else
+      inner_->start(slot, offset, static_cast<std::uint32_t>(most));
+  }
+
+  std::span<const Done> wait(std::chrono::microseconds timeout) override {
+    if (report()) return reported_;
+    for (const Done& done : held_) {
+      const auto left =
+          std::chrono::ceil<std::chrono::microseconds>(due_[done.slot] - Clock::now());
+      timeout = std::min(timeout, std::max(left, std::chrono::microseconds(0)));
+    }
+    const auto ended = inner_->wait(timeout);
+    held_.insert(held_.end(), ended.begin(), ended.end());
+    report();
+    return reported_;
+  }
+
+  void wake() override { inner_->wake(); }
+  std::string description() const override { return inner_->description(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // Moves what is due into reported_; whether that is anything.
+  bool report() {
+    reported_.clear();
+    const auto now = Clock::now();
+    std::erase_if(held_, [&](const Done& done) {
+      if (due_[done.slot] > now) return false;
+      reported_.push_back(done);
+      return true;
+    });
+    return !reported_.empty();
+  }
+
+  std::unique_ptr<ReadQueue> inner_;
+  SharedQueuedFaults faults_;
+  std::vector<Clock::time_point> due_;  // by slot
+  std::vector<Done> held_, reported_;
+};
+
 class FaultyFile final : public File {
  public:
-  FaultyFile(std::unique_ptr<File> inner, SharedFault fault)
-      : inner_(std::move(inner)), fault_(std::move(fault)) {}
+  FaultyFile(std::unique_ptr<File> inner, SharedFault fault, SharedQueuedFaults queued_fault)
+      : inner_(std::move(inner)),
+        fault_(std::move(fault)),
+        queued_fault_(std::move(queued_fault)) {}
 
   const std::string& path() const override { return inner_->path(); }
   std::uint64_t size() const override { return inner_->size(); }
@@ -48,9 +109,24 @@ class FaultyFile final : public File {
     return std::make_shared<ShortMapping>(std::move(mapping), allowed);
   }
 
+  Result<std::uint64_t> size_now() const override {
+    STRATA_ASSIGN(const std::uint64_t now, inner_->size_now());
+    STRATA_ASSIGN(const std::size_t allowed,
+                  ask(fault_, Operation::size, path(), 0, static_cast<std::size_t>(now)));
+    return allowed;
+  }
+
+  Result<std::unique_ptr<ReadQueue>> queue_reads(const ReadQueueOptions& options) const override {
+    STRATA_TRY((*fault_)({Operation::queue, path(), 0, 0, &options}));
+    STRATA_ASSIGN(std::unique_ptr<ReadQueue> queue, inner_->queue_reads(options));
+    if (!*queued_fault_) return queue;
+    return std::make_unique<FaultyQueue>(std::move(queue), queued_fault_);
+  }
+
  private:
   std::unique_ptr<File> inner_;
   SharedFault fault_;
+  SharedQueuedFaults queued_fault_;
 };
 
 class FaultyOutputFile final : public OutputFile {
@@ -96,13 +172,15 @@ class FaultyOutputFile final : public OutputFile {
 
 }  // namespace
 
-FaultyFileSystem::FaultyFileSystem(FileSystem& inner, Fault fault)
-    : inner_(inner), fault_(std::make_shared<Fault>(std::move(fault))) {}
+FaultyFileSystem::FaultyFileSystem(FileSystem& inner, Fault fault, QueuedFaults queued_fault)
+    : inner_(inner),
+      fault_(std::make_shared<Fault>(std::move(fault))),
+      queued_fault_(std::make_shared<QueuedFaults>(std::move(queued_fault))) {}
 
 Result<std::unique_ptr<File>> FaultyFileSystem::open(const std::string& path) {
   STRATA_TRY(ask(fault_, Operation::open, path));
   STRATA_ASSIGN(std::unique_ptr<File> file, inner_.open(path));
-  return std::make_unique<FaultyFile>(std::move(file), fault_);
+  return std::make_unique<FaultyFile>(std::move(file), fault_, queued_fault_);
 }
 
 Result<std::unique_ptr<OutputFile>> FaultyFileSystem::create(const std::string& path) {

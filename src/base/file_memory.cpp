@@ -43,6 +43,10 @@ class MemoryFile final : public File {
   Result<std::shared_ptr<const Mapping>> map() const override {
     return std::make_shared<MemoryMapping>(content_);
   }
+  Result<std::uint64_t> size_now() const override { return size(); }
+  Result<std::unique_ptr<ReadQueue>> queue_reads(const ReadQueueOptions& options) const override {
+    return make_plain_queue(*this, options);
+  }
 
  private:
   std::string path_;
