@@ -169,21 +169,16 @@ CpuBackend::ByteInputs CpuBackend::quantize(std::span<const Matrix> matrices, co
   return inputs;
 }
 
-// 64 outputs in groups of 16, in integers.
+// 64 outputs, in integers.
 void CpuBackend::int_panel(const Product& product, std::size_t first_row) {
   thread_local std::vector<float*> y;
   const Matrix& m = product.matrix;
   const IntFormat& format = *int_format(m.type);
-  const std::size_t end = std::min<std::size_t>(first_row + kPanelRows, m.rows);
   y.resize(product.tokens);
-  for (std::size_t row = first_row; row < end; row += kLanes) {
-    const std::size_t count = std::min(kLanes, end - row);
-    const std::byte* rows[kLanes];
-    for (std::size_t i = 0; i < count; ++i) rows[i] = m.row(row + i);
-    for (std::size_t t = 0; t < product.tokens; ++t) y[t] = product.y[t] + row;
-    kernels_.int_gemm(format, rows, count, m.cols, product.bytes[format.kind], y.data(),
-                      product.tokens);
-  }
+  for (std::size_t t = 0; t < product.tokens; ++t) y[t] = product.y[t] + first_row;
+  kernels_.int_gemm(format, m.row(first_row), m.row_bytes,
+                    std::min<std::size_t>(kPanelRows, m.rows - first_row), m.cols,
+                    product.bytes[format.kind], y.data(), product.tokens);
 }
 
 // 64 outputs: decode their rows, turn them so that outputs lie side by side, multiply every token.

@@ -189,25 +189,23 @@ STRATA_INLINE void prefetch_blocks(const std::byte* const* rows, std::size_t row
     for (std::size_t line = 0; line < step; line += 64) __builtin_prefetch(rows[r] + at + line);
 }
 
-static void int_gemm(const IntFormat& format, const std::byte* const* rows, std::size_t row_count,
-                     std::size_t width, const QuantizedRow* x, float* const* y,
-                     std::size_t tokens) {
+// Up to 16 rows, unpacked block by block.
+static void int_panel(const IntFormat& format, const std::byte* const* rows, std::size_t row_count,
+                      std::size_t row_bytes, std::size_t width, const QuantizedRow* x,
+                      float* const* y, std::size_t tokens) {
   const TypeTraits& type = traits(format.type);
   const Unpack unpack = unpack_of(format.type);
   const std::size_t step = kBlock / type.block_values * type.block_bytes;
-  const std::size_t row_bytes = width / type.block_values * type.block_bytes;
   struct Scratch {
     IntBlock blocks[kLanes];
     IntPanel panel;
   };
   thread_local std::unique_ptr<Scratch> scratch = std::make_unique<Scratch>();
-  const std::byte* sources[kLanes] = {};
-  for (std::size_t r = 0; r < row_count; ++r) sources[r] = rows[r];
   for (std::size_t at = 0; at < width; at += kBlock) {
     const std::size_t groups = std::min(kBlock, width - at) / 32;
     const std::size_t offset = at / type.block_values * type.block_bytes;
     prefetch_blocks(rows, row_count, offset, step, row_bytes);
-    fill_panel(format, unpack, sources, offset, groups, scratch->blocks, scratch->panel);
+    fill_panel(format, unpack, rows, offset, groups, scratch->blocks, scratch->panel);
     std::size_t t = 0;
     for (; t + kIntTokens <= tokens; t += kIntTokens)
       block_tile<kIntTokens>(format, scratch->panel, groups, x + t, at, y + t, row_count, at == 0);
@@ -215,6 +213,29 @@ static void int_gemm(const IntFormat& format, const std::byte* const* rows, std:
       block_tile<4>(format, scratch->panel, groups, x + t, at, y + t, row_count, at == 0);
     for (; t < tokens; ++t)
       block_tile<1>(format, scratch->panel, groups, x + t, at, y + t, row_count, at == 0);
+  }
+}
+
+#if defined(STRATA_VBMI)
+#include "compute/cpu/int_gemv_impl.h"
+constexpr std::size_t kGemvTokens = 4;  // more go through panels
+#endif
+
+static void int_gemm(const IntFormat& format, const std::byte* matrix, std::size_t row_bytes,
+                     std::size_t row_count, std::size_t width, const QuantizedRow* x,
+                     float* const* y, std::size_t tokens) {
+#if defined(STRATA_VBMI)
+  if (const Gemv few = gemv_of(format.type); few && tokens <= kGemvTokens)
+    return few(matrix, row_bytes, row_count, width, x, y, tokens);
+#endif
+  thread_local std::vector<float*> out;
+  out.resize(tokens);
+  for (std::size_t row = 0; row < row_count; row += kLanes) {
+    const std::size_t count = std::min(kLanes, row_count - row);
+    const std::byte* rows[kLanes] = {};
+    for (std::size_t r = 0; r < count; ++r) rows[r] = matrix + (row + r) * row_bytes;
+    for (std::size_t t = 0; t < tokens; ++t) out[t] = y[t] + row;
+    int_panel(format, rows, count, row_bytes, width, x, out.data(), tokens);
   }
 }
 

@@ -60,9 +60,11 @@ struct Kernels {
   // whole blocks of 256.
   void (*quantize_row)(const float* x, std::size_t n, std::size_t unit, std::int8_t* values,
                        float* scales, std::int16_t* sums);
-  // y[t][r] = row r . x[t] for at most 16 rows of a block format; `width` values a row.
-  void (*int_gemm)(const IntFormat& format, const std::byte* const* rows, std::size_t row_count,
-                   std::size_t width, const QuantizedRow* x, float* const* y, std::size_t tokens);
+  // y[t][r] = row r . x[t] for rows of a block format that lie `row_bytes` apart; `width` values
+  // a row.
+  void (*int_gemm)(const IntFormat& format, const std::byte* matrix, std::size_t row_bytes,
+                   std::size_t row_count, std::size_t width, const QuantizedRow* x, float* const* y,
+                   std::size_t tokens);
   // For probes: reads `bytes` (a multiple of 4096) as that many streams side by side; and
   // `iterations` of kInt8LoopProducts products of bytes in registers. The results mean nothing.
   std::uint64_t (*read_streams)(const std::byte* data, std::size_t bytes, std::size_t streams);

@@ -1,4 +1,4 @@
-// Kernels for AVX-512 with byte permutations (VBMI beside F, BW, DQ, VL, VNNI).
+// Kernels for AVX-512 with byte permutations (VBMI and GFNI beside F, BW, DQ, VL, VNNI).
 // The header's own undefined vectors.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -9,6 +9,9 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <type_traits>
+#include <vector>
+
 #include "compute/cpu/int_blocks.h"
 #include "compute/cpu/kernels.h"
 #include "compute/cpu/math.h"
@@ -20,7 +23,8 @@
 #define STRATA_AVX512 1
 #define STRATA_VBMI 1
 #pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx2,fma,f16c")
+#pragma GCC target( \
+    "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,bmi2,avx2,fma,f16c")
 #pragma GCC optimize("O3")
 #pragma GCC diagnostic ignored "-Wpsabi"
 
