@@ -1,191 +1,232 @@
-// strata bench: how fast prompts are read and tokens are made.
+// strata bench: how fast prompts are read and tokens are made, beside what the machine gives.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <boost/json.hpp>
-#include <condition_variable>
 #include <cstdio>
 #include <memory>
-#include <mutex>
-#include <optional>
-#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/cpu_times.h"
+#include "base/file.h"
+#include "cli/bench_report.h"
+#include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/default_model.h"
-#include "cli/version.h"
 #include "compute/cpu/probe.h"
-#include "engine/engine.h"
+#include "engine/benchmark.h"
 
 namespace strata {
 namespace {
 
 struct BenchArguments {
-  EngineOptions engine;
+  BenchmarkOptions benchmark;
   std::vector<std::uint32_t> prompts = {512};
-  std::uint32_t generate = 128;
+  std::vector<std::uint32_t> depths = {0};
+  std::vector<std::uint32_t> batches = {1};
+  std::uint32_t generate = 64;
   std::uint32_t repetitions = 5;
   std::uint32_t probe_mib = 1024;
-  bool json = false;
+  double quiet = 3;  // percent
+  bool parts = false, csv = false, json = false;
 };
 
-class Waiter final : public Listener {
+constexpr std::uint32_t kMostAttempts = 3;  // times the repetitions, when runs are disturbed
+constexpr std::uint32_t kMostBatch = 64;
+
+std::vector<BenchTest> tests_of(const BenchArguments& arguments) {
+  std::vector<BenchTest> tests;
+  for (const std::uint32_t tokens : arguments.prompts)
+    if (tokens > 0) tests.push_back({.prompt = true, .tokens = tokens});
+  if (arguments.generate == 0) return tests;
+  std::vector<std::uint32_t> depths = arguments.depths;
+  std::sort(depths.begin(), depths.end());  // each one's context goes on from the last one's
+  for (const std::uint32_t depth : depths)
+    for (const std::uint32_t batch : arguments.batches)
+      tests.push_back({.tokens = arguments.generate, .depth = depth, .batch = batch});
+  return tests;
+}
+
+// Before anything is measured.
+Status check_context(const std::vector<BenchTest>& tests, const HyperParams& params) {
+  for (const BenchTest& test : tests) {
+    if (std::uint64_t{test.depth} + test.tokens <= params.context) continue;
+    return fail(ErrorCode::invalid_argument, "'{}' needs a context of {} tokens; the model has {}",
+                name_of(test), std::uint64_t{test.depth} + test.tokens, params.context);
+  }
+  if (tests.empty())
+    return fail(ErrorCode::invalid_argument,
+                "there is nothing to measure: -p names no prompt and -n is 0");
+  return {};
+}
+
+// What is being done, where a person waits for it.
+void say(const std::string& text) {
+  if (isatty(fileno(stderr)) != 1) return;
+  fmt::print(stderr, "\r\033[K{}", text);
+  std::fflush(stderr);
+}
+
+class Bench {
  public:
-  void token(TokenId) override {}
-  void finished(const Completion& completion) override {
-    const std::lock_guard lock(mutex_);
-    completion_ = completion;
-    done_ = true;
-    changed_.notify_all();
+  Bench(const BenchArguments& arguments, Benchmark& benchmark)
+      : arguments_(arguments), benchmark_(benchmark) {}
+
+  Result<BenchOutcome> measure(const BenchTest& test) {
+    say(fmt::format("{}: preparing", name_of(test)));
+    if (!test.prompt) STRATA_TRY(benchmark_.prepare(test.depth));
+    const std::size_t first_probe = probes_.size();
+    STRATA_TRY(probe());
+    STRATA_ASSIGN(const std::vector<Attempt> attempts, attempt(test));
+    STRATA_TRY(probe());
+    BenchOutcome outcome = choose(test, attempts);
+    for (std::size_t i = first_probe; i < probes_.size(); ++i) {
+      MachineLimits& best = outcome.limits ? *outcome.limits : outcome.limits.emplace();
+      best.read_gbps = std::max(best.read_gbps, probes_[i].read_gbps);
+      best.int8_peak_gops = std::max(best.int8_peak_gops, probes_[i].int8_peak_gops);
+    }
+    say("");
+    return outcome;
   }
-  Completion wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return done_; });
-    return completion_;
-  }
+
+  const std::vector<MachineLimits>& probes() const { return probes_; }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  Completion completion_;
-  bool done_ = false;
-};
+  struct Attempt {
+    BenchmarkRun run;
+    double others = 0;  // share of the CPUs
+  };
 
-Result<Completion> run_once(Engine& engine, std::uint32_t prompt, std::uint32_t generate,
-                            unsigned seed) {
-  std::mt19937 random(seed);
-  Request request;
-  request.prompt.resize(prompt);
-  for (TokenId& id : request.prompt)
-    id = static_cast<TokenId>(random() % engine.facts().vocabulary);
-  request.max_tokens = generate;
-  auto waiter = std::make_shared<Waiter>();
-  STRATA_ASSIGN([[maybe_unused]] const RequestId id, engine.submit(std::move(request), waiter));
-  Completion done = waiter->wait();
-  if (done.reason == FinishReason::error) return tl::unexpected(done.error);
-  return done;
-}
-
-struct Spread {
-  double median = 0, least = 0, most = 0;
-};
-
-Spread spread(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return {values[values.size() / 2], values.front(), values.back()};
-}
-
-boost::json::value or_null(std::optional<double> number) {
-  return number ? boost::json::value(*number) : boost::json::value(nullptr);
-}
-
-void print_head(const EngineFacts& facts, const std::optional<MachineLimits>& limits) {
-  fmt::print("{} ({:.1f} M parameters, {:.1f} MB; a token reads {:.1f} MB), {} threads, {}\n",
-             facts.model_name, double(facts.parameters) / 1e6, double(facts.weight_bytes) / 1e6,
-             double(facts.bytes_per_token) / 1e6, facts.threads, facts.isa);
-  if (limits) {
-    fmt::print("this machine, now: {:.1f} GB/s read, {:.0f} GOP/s int8\n", limits->read_gbps,
-               limits->int8_peak_gops);
+  Status probe() {
+    if (arguments_.probe_mib == 0) return {};
+    STRATA_ASSIGN(const MachineLimits limits,
+                  measure_machine(benchmark_.threads(), std::size_t{arguments_.probe_mib} << 20,
+                                  benchmark_.isa()));
+    probes_.push_back(limits);
+    return {};
   }
-  fmt::print(
-      "\n| test | tokens/s (median) | least | most | achieved |{} runs |\n"
-      "| --- | ---: | ---: | ---: | ---: |{} ---: |\n",
-      limits ? " share |" : "", limits ? " ---: |" : "");
-}
+
+  bool quiet(const Attempt& attempt) const { return 100 * attempt.others <= arguments_.quiet; }
+
+  // Until there are enough undisturbed runs, or too many attempts.
+  Result<std::vector<Attempt>> attempt(const BenchTest& test) {
+    std::vector<Attempt> attempts;
+    std::uint32_t good = 0;
+    const std::uint32_t most = kMostAttempts * arguments_.repetitions;
+    while (good < arguments_.repetitions && attempts.size() < most) {
+      say(fmt::format("{}: run {} of {}", name_of(test), good + 1, arguments_.repetitions));
+      const CpuWatch watch(real_files());
+      STRATA_ASSIGN(BenchmarkRun run, test.prompt ? benchmark_.read_prompt(test.tokens)
+                                                  : benchmark_.decode(test.tokens, test.batch));
+      attempts.push_back({std::move(run), watch.others_share().value_or(0)});
+      good += quiet(attempts.back()) ? 1 : 0;
+    }
+    return attempts;
+  }
+
+  // The least disturbed ones.
+  BenchOutcome choose(const BenchTest& test, std::vector<Attempt> attempts) const {
+    std::stable_sort(attempts.begin(), attempts.end(), [&](const Attempt& a, const Attempt& b) {
+      if (quiet(a) && quiet(b)) return false;
+      return a.others < b.others;
+    });
+    const std::size_t count = std::min<std::size_t>(arguments_.repetitions, attempts.size());
+    BenchOutcome outcome;
+    outcome.test = test;
+    outcome.dropped = static_cast<std::uint32_t>(attempts.size() - count);
+    attempts.resize(count);
+    for (const Attempt& a : attempts) {
+      outcome.rates.push_back(double(a.run.tokens) / a.run.seconds);
+      outcome.seconds += a.run.seconds;
+      outcome.tokens += a.run.tokens;
+      outcome.disturbed += quiet(a) ? 0 : 1;
+      outcome.others = std::max(outcome.others, a.others);
+      for (std::size_t i = 0; i < kForwardParts; ++i) {
+        outcome.parts[i].seconds += a.run.parts[i].seconds;
+        outcome.parts[i].cost += a.run.parts[i].cost;
+      }
+    }
+    return outcome;
+  }
+
+  const BenchArguments& arguments_;
+  Benchmark& benchmark_;
+  std::vector<MachineLimits> probes_;
+};
 
 Result<int> run_bench(BenchArguments& arguments) {
-  STRATA_ASSIGN(arguments.engine.model_path, model_or_default(arguments.engine.model_path));
-  STRATA_ASSIGN(const auto engine, Engine::open(real_files(), arguments.engine));
-  const EngineFacts& facts = engine->facts();
-  std::optional<MachineLimits> limits;  // none without a probe
-  if (arguments.probe_mib > 0) {
-    STRATA_ASSIGN(
-        limits, measure_machine(facts.threads, std::size_t{arguments.probe_mib} << 20, facts.isa));
+  STRATA_ASSIGN(arguments.benchmark.model_path, model_or_default(arguments.benchmark.model_path));
+  const std::vector<BenchTest> tests = tests_of(arguments);
+  STRATA_ASSIGN(const auto benchmark, Benchmark::open(real_files(), arguments.benchmark));
+  STRATA_TRY(check_context(tests, benchmark->network().params));
+  const BenchFormat format = arguments.json  ? BenchFormat::json
+                             : arguments.csv ? BenchFormat::csv
+                                             : BenchFormat::table;
+  const auto report = make_report(format, arguments.parts, arguments.probe_mib > 0);
+  say("reading the weights");
+  STRATA_TRY(benchmark->warm_up());
+  say("");
+  report->start(*benchmark);
+  Bench bench(arguments, *benchmark);
+  for (const BenchTest& test : tests) {
+    STRATA_ASSIGN(const BenchOutcome outcome, bench.measure(test));
+    report->outcome(outcome);
   }
-  if (!arguments.json) print_head(facts, limits);
-  boost::json::array tests;
-  const auto report = [&](const std::string& name, std::uint32_t tokens, bool prompt,
-                          const Spread& s) {
-    // Decoding is held against the memory, reading a prompt against the arithmetic.
-    const double gbps = s.median * double(facts.bytes_per_token) / 1e9;
-    const double gops = s.median * 2.0 * double(facts.macs_per_token) / 1e9;
-    std::optional<double> share;
-    if (limits) share = prompt ? gops / limits->int8_peak_gops : gbps / limits->read_gbps;
-    if (!arguments.json) {
-      fmt::print("| {} | {:.1f} | {:.1f} | {:.1f} | {:.1f} {} |{} {} |\n", name, s.median, s.least,
-                 s.most, prompt ? gops : gbps, prompt ? "GOP/s" : "GB/s",
-                 share ? fmt::format(" {:.0f} % |", 100 * *share) : "", arguments.repetitions);
-      std::fflush(stdout);
-    }
-    tests.push_back({{"test", name},
-                     {"tokens", tokens},
-                     {"tokens_per_s", s.median},
-                     {"tokens_per_s_least", s.least},
-                     {"tokens_per_s_most", s.most},
-                     {"bytes_per_token", facts.bytes_per_token},
-                     {prompt ? "share_of_int8_peak" : "share_of_read_bandwidth", or_null(share)},
-                     {"runs", arguments.repetitions}});
-  };
-  STRATA_ASSIGN([[maybe_unused]] const Completion warm, run_once(*engine, 16, 4, 0));
-  for (const std::uint32_t prompt : arguments.prompts) {
-    std::vector<double> reading, decoding;
-    for (std::uint32_t i = 0; i < arguments.repetitions; ++i) {
-      STRATA_ASSIGN(const Completion done,
-                    run_once(*engine, prompt, std::max(arguments.generate, 1u), i + 1));
-      reading.push_back(prompt / done.prompt_seconds);
-      // The first token comes with the prompt's last window.
-      if (done.generated_tokens > 1)
-        decoding.push_back((done.generated_tokens - 1) / done.decode_seconds);
-    }
-    report(fmt::format("prompt {}", prompt), prompt, true, spread(reading));
-    if (!decoding.empty()) {
-      report(fmt::format("decode {} after {}", arguments.generate, prompt), arguments.generate,
-             false, spread(decoding));
-    }
-  }
-  if (arguments.json) {
-    const boost::json::object out = {
-        {"model", facts.model_name},
-        {"model_path", facts.model_path},
-        {"parameters", facts.parameters},
-        {"weight_bytes", facts.weight_bytes},
-        {"threads", facts.threads},
-        {"isa", facts.isa},
-        {"version", version_text()},
-        {"read_gbps", or_null(limits ? std::optional(limits->read_gbps) : std::nullopt)},
-        {"int8_peak_gops", or_null(limits ? std::optional(limits->int8_peak_gops) : std::nullopt)},
-        {"tests", tests}};
-    fmt::print("{}\n", boost::json::serialize(out));
-  }
+  report->finish(bench.probes());
   return 0;
+}
+
+// A list of whole numbers, "512,2048".
+CLI::Option* add_list(CLI::App& command, const std::string& flags,
+                      std::vector<std::uint32_t>& values, const std::string& text) {
+  return command.add_option(flags, values, text)->delimiter(',')->allow_extra_args(false);
+}
+
+void add_options(CLI::App& command, BenchArguments& a) {
+  add_model_option(command, a.benchmark.model_path);
+  add_list(command, "-p,--prompt", a.prompts,
+           "Prompt lengths in tokens, as 512,2048; 0 for none (default 512)")
+      ->check(CLI::Range(0, 1 << 20));
+  command.add_option("-n,--generate", a.generate, "Tokens to decode, 0 for none (default 64)")
+      ->check(CLI::Range(0, 1 << 20));
+  add_list(command, "-d,--depth", a.depths,
+           "Tokens in the context before decoding, as 0,4096 (default 0)")
+      ->check(CLI::Range(0, 1 << 20));
+  add_list(command, "-b,--batch", a.batches, "Sequences that decode together, as 1,8 (default 1)")
+      ->check(CLI::Range(std::uint32_t{1}, kMostBatch));
+  command.add_option("-r,--repetitions", a.repetitions, "Counted runs of a test (default 5)")
+      ->check(CLI::Range(1, 100));
+  command.add_option("--threads", a.benchmark.threads, "Threads (default: usable CPUs)");
+  command.add_option("--isa", a.benchmark.isa,
+                     "Instruction set of the kernels (default: the best)");
+  command
+      .add_option("--chunk", a.benchmark.chunk,
+                  "Prompt tokens a window (default: what the engine takes)")
+      ->check(CLI::Range(1, 2048));
+  command
+      .add_option("--probe", a.probe_mib,
+                  "MiB of memory to measure its speed with, 0 for no probe (default 1024)")
+      ->check(CLI::Range(0, 1 << 16));
+  command
+      .add_option("--quiet", a.quiet,
+                  "Percent of the CPUs that others may have during a run; runs with more are made "
+                  "again, up to three times as many as asked (default 3, 100 counts all)")
+      ->check(CLI::Validator(number_between(0, 100), ""));
+  command.add_flag("--parts", a.parts, "Also time and bytes of each part of the network");
+  CLI::Option* json = command.add_flag("--json", a.json, "One JSON object instead of a table");
+  command.add_flag("--csv", a.csv, "CSV instead of a table")->excludes(json);
 }
 
 }  // namespace
 
 void register_bench(CLI::App& app, Invocation& invocation) {
   auto arguments = std::make_shared<BenchArguments>();
-  CLI::App* command =
-      app.add_subcommand("bench", "Measure prompt reading and decoding, one request at a time");
-  add_model_option(*command, arguments->engine.model_path);
-  command->add_option("-p,--prompt", arguments->prompts, "Prompt lengths in tokens (default 512)")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 1 << 20));
-  command->add_option("-n,--generate", arguments->generate, "Tokens to make (default 128)")
-      ->check(CLI::Range(0, 1 << 20));
-  command->add_option("-r,--repetitions", arguments->repetitions, "Counted runs (default 5)")
-      ->check(CLI::Range(1, 100));
-  command->add_option("--threads", arguments->engine.threads, "Threads (default: usable CPUs)");
-  command
-      ->add_option("--chunk", arguments->engine.prompt_chunk,
-                   "Prompt tokens a window (default 512)")
-      ->check(CLI::Range(1, 2048));
-  command
-      ->add_option("--probe", arguments->probe_mib,
-                   "MiB of memory to measure its speed with, 0 for no probe (default 1024)")
-      ->check(CLI::Range(0, 1 << 16));
-  command->add_flag("--json", arguments->json, "One JSON object instead of a table");
+  CLI::App* command = app.add_subcommand(
+      "bench", "Measure prompt reading and decoding beside the machine's limits");
+  add_options(*command, *arguments);
   command->callback(
       [arguments, &invocation] { invocation.run = [arguments] { return run_bench(*arguments); }; });
 }

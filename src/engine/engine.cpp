@@ -65,8 +65,6 @@ EngineFacts facts_of(const Network& network, const Tokenizer& tokenizer, const B
   facts.layers = network.params.layers;
   facts.parameters = network.parameters;
   facts.weight_bytes = network.weight_bytes;
-  facts.bytes_per_token = network.bytes_per_token;
-  facts.macs_per_token = network.macs_per_token;
   facts.threads = backend.threads();
   facts.isa = backend.isa();
   facts.has_draft_block = network.draft.has_value();

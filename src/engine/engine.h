@@ -121,9 +121,6 @@ struct EngineFacts {
   std::uint32_t layers = 0;
   std::uint64_t parameters = 0;
   std::uint64_t weight_bytes = 0;
-  std::uint64_t bytes_per_token = 0;  // weights and state that a decoded token reads and writes
-  std::uint64_t macs_per_token =
-      0;  // multiply-accumulates of a token's matrices, without the head's
   std::uint32_t threads = 0;
   std::string isa;  // of the kernels in use
   bool has_draft_block = false;

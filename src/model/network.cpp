@@ -50,7 +50,6 @@ class Loader {
     }
     if (p.draft_layers > 0) STRATA_TRY(draft());
     STRATA_TRY(account());
-    cost();
     return std::move(network_);
   }
 
@@ -278,35 +277,6 @@ class Loader {
       network_.weight_bytes += t.data.size();
     }
     return {};
-  }
-
-  // Trunk only: every matrix once, of the routed experts those that are used, no embedding rows.
-  void cost() {
-    const auto add = [&](const Matrix& m, std::uint64_t times = 1) {
-      network_.bytes_per_token += times * m.rows * m.row_bytes;
-      network_.macs_per_token += times * m.rows * m.cols;
-    };
-    const auto add_residual = [&](const ResidualWeights& r) {
-      add(r.down), add(r.up), add(r.inject);
-    };
-    for (const Block& b : network_.blocks) {
-      add_residual(b.attention_residual), add_residual(b.experts_residual);
-      if (b.kind == LayerKind::gdn) {
-        const DeltaNetWeights& d = b.delta_net;
-        add(d.qkv), add(d.gate), add(d.alpha), add(d.beta), add(d.out);
-        network_.bytes_per_token +=
-            2ull * sizeof(float) * d.shape.value_heads * d.shape.key_dim * d.shape.value_dim;
-      } else {
-        const AttentionWeights& a = b.attention;
-        add(a.q), add(a.k), add(a.v), add(a.out), add(a.index_q), add(a.index_k);
-      }
-      const ExpertsWeights& e = b.experts;
-      add(e.router), add(e.shared_gate), add(e.shared_up), add(e.shared_down);
-      for (const ExpertMatrices* m : {&e.gate, &e.up, &e.down}) add(m->first, e.shape.used);
-      if (b.ngram) add(b.ngram->key), add(b.ngram->value);
-    }
-    add_residual(network_.mixer);
-    network_.bytes_per_token += std::uint64_t{network_.head.rows} * network_.head.row_bytes;
   }
 
   std::shared_ptr<const GgufModel> file_;

@@ -45,13 +45,8 @@ struct Network {
   std::vector<Block> blocks;
   std::optional<DraftBlock> draft;
 
-  std::uint64_t parameters = 0;    // all tensors
-  std::uint64_t weight_bytes = 0;  // as stored
-  // What one decoded token costs: bytes of weights and of recurrent state that are read (and state
-  // written), without the cells of attention; and multiply-accumulates of its matrices without the
-  // head's, which a prompt needs once.
-  std::uint64_t bytes_per_token = 0;
-  std::uint64_t macs_per_token = 0;
+  std::uint64_t parameters = 0;                     // all tensors
+  std::uint64_t weight_bytes = 0;                   // as stored
   std::shared_ptr<const GgufModel> file;            // keeps the views alive
   std::vector<std::unique_ptr<float[]>> converted;  // vectors the file does not store as F32
 

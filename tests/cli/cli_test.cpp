@@ -230,17 +230,4 @@ TEST_F(Program, sampling_in_a_model_that_no_request_may_have_is_said_and_not_use
             HasSubstr("key 'general.sampling.top_k' of the model is not used: top_k is -1")));
 }
 
-TEST_F(Program, bench_without_a_probe_claims_no_share) {
-  const std::string bench =
-      "bench --probe 0 -p 16 -n 2 -r 1 -m " STRATA_SOURCE_DIR "/models/demo/strata-demo-46m.gguf";
-  Outcome r = run(bench);
-  EXPECT_EQ(r.code, 0) << r.error;
-  EXPECT_THAT(r.out, AllOf(HasSubstr("| achieved | runs |"), testing::Not(HasSubstr("share")),
-                           testing::Not(HasSubstr("this machine"))));
-  r = run(bench + " --json");
-  const auto json = boost::json::parse(r.out).as_object();
-  EXPECT_TRUE(json.at("read_gbps").is_null());
-  EXPECT_TRUE(json.at("tests").at(0).at("share_of_int8_peak").is_null());
-}
-
 }  // namespace

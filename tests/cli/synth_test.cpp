@@ -19,8 +19,7 @@ using testing::HasSubstr;
 class Synth : public Program {
  protected:
   // One layer, few experts and tokens: every part but attention.
-  static constexpr const char* kSmall =
-      " --layers 1 --experts 4 --vocabulary 300 --ple-rows 50 ";
+  static constexpr const char* kSmall = " --layers 1 --experts 4 --vocabulary 300 --ple-rows 50 ";
 
   std::string path(const std::string& name) const { return (folder / name).string(); }
 

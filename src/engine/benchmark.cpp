@@ -1,0 +1,124 @@
+#include "engine/benchmark.h"
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "engine/model.h"
+
+namespace strata {
+
+Result<std::unique_ptr<Benchmark>> Benchmark::open(FileSystem& files,
+                                                   const BenchmarkOptions& options) {
+  STRATA_ASSIGN(Network network, open_network(files, options.model_path));
+  STRATA_ASSIGN(auto backend, make_cpu_backend(network.shape(), options.threads, options.isa));
+  const std::uint32_t chunk = options.chunk == 0 ? EngineOptions().prompt_chunk : options.chunk;
+  std::unique_ptr<Benchmark> benchmark(
+      new Benchmark(std::move(network), std::move(backend), chunk));
+  STRATA_TRY(benchmark->measure_cells());
+  return benchmark;
+}
+
+// How large a cached value is: what a saved sequence grows by, over the values of a token.
+Status Benchmark::measure_cells() {
+  double values = 0;
+  std::uint32_t step = 1;  // tokens after which every layer has a whole number of blocks
+  for (const Block& block : network_.blocks) {
+    if (block.kind != LayerKind::qsa) continue;
+    const AttentionShape& shape = block.attention.shape;
+    values += 2.0 * shape.kv_heads * shape.head_dim;
+    if (shape.block == 0) continue;
+    values += double(shape.indexer_dim) / shape.block;
+    step = std::max(step, shape.block);
+  }
+  if (values == 0) return {};
+  STRATA_ASSIGN(Sequence sequence, forward_.new_sequence());
+  STRATA_TRY(read_tokens(sequence, step, false));
+  const std::size_t before = sequence.save().size();
+  STRATA_TRY(read_tokens(sequence, step, false));
+  backend_.set_cell_value_bytes(double(sequence.save().size() - before) / (values * step));
+  return {};
+}
+
+std::int32_t Benchmark::random_token() {
+  return static_cast<std::int32_t>(random_() % network_.embedding.rows);
+}
+
+Status Benchmark::check_file() const {
+  const auto lost = lost_file();
+  if (!lost) return {};
+  return fail(ErrorCode::unavailable, "'{}' cannot be read any more: it became shorter", *lost);
+}
+
+Status Benchmark::read_tokens(Sequence& sequence, std::uint32_t tokens, bool logits) {
+  for (std::uint32_t done = 0; done < tokens;) {
+    tokens_.resize(std::min(chunk_, tokens - done));
+    std::generate(tokens_.begin(), tokens_.end(), [&] { return random_token(); });
+    done += static_cast<std::uint32_t>(tokens_.size());
+    const Forward::Rows rows{&sequence, tokens_};
+    const auto last = static_cast<std::uint32_t>(tokens_.size() - 1);
+    const bool wanted = logits && done == tokens;
+    logits_.resize(wanted ? network_.head.rows : 0);
+    STRATA_TRY(forward_.read({&rows, 1}, {&last, wanted ? 1u : 0u}, logits_));
+  }
+  return check_file();
+}
+
+Status Benchmark::warm_up() {
+  constexpr std::size_t page = 4096;
+  unsigned sum = 0;
+  for (const TensorView& tensor : network_.file->tensors) {
+    if (tensor.name.ends_with("per_layer_token_embd.weight")) continue;
+    for (std::size_t at = 0; at < tensor.data.size(); at += page)
+      sum += static_cast<unsigned>(tensor.data[at]);
+  }
+  [[maybe_unused]] const volatile unsigned keep = sum;
+  STRATA_ASSIGN(Sequence sequence, forward_.new_sequence());
+  return read_tokens(sequence, 16, true);
+}
+
+Result<BenchmarkRun> Benchmark::read_prompt(std::uint32_t tokens) {
+  STRATA_ASSIGN(Sequence sequence, forward_.new_sequence());
+  backend_.take();
+  const double start = monotonic_seconds();
+  STRATA_TRY(read_tokens(sequence, tokens, true));
+  return BenchmarkRun{monotonic_seconds() - start, tokens, backend_.take()};
+}
+
+Status Benchmark::prepare(std::uint32_t depth) {
+  if (depth == depth_ && !context_.empty()) return {};
+  STRATA_ASSIGN(Sequence sequence, forward_.new_sequence());
+  if (depth > depth_ && !context_.empty()) STRATA_TRY(sequence.restore(context_));
+  STRATA_TRY(read_tokens(sequence, depth - sequence.tokens(), false));
+  context_ = sequence.save();
+  depth_ = depth;
+  return {};
+}
+
+Result<BenchmarkRun> Benchmark::decode(std::uint32_t tokens, std::uint32_t sequences) {
+  std::vector<Sequence> running;
+  for (std::uint32_t s = 0; s < sequences; ++s) {
+    STRATA_ASSIGN(Sequence sequence, forward_.new_sequence());
+    if (!context_.empty()) STRATA_TRY(sequence.restore(context_));
+    running.push_back(std::move(sequence));
+  }
+  tokens_.resize(sequences);
+  logits_.resize(std::size_t{sequences} * network_.head.rows);
+  std::vector<Forward::Rows> window;
+  std::vector<std::uint32_t> rows;
+  for (std::uint32_t s = 0; s < sequences; ++s) {
+    window.push_back({&running[s], std::span<const std::int32_t>(tokens_).subspan(s, 1)});
+    rows.push_back(s);
+  }
+  backend_.take();
+  const double start = monotonic_seconds();
+  for (std::uint32_t t = 0; t < tokens; ++t) {
+    std::generate(tokens_.begin(), tokens_.end(), [&] { return random_token(); });
+    STRATA_TRY(forward_.read(window, rows, logits_));
+  }
+  BenchmarkRun run{monotonic_seconds() - start, std::uint64_t{tokens} * sequences, backend_.take()};
+  STRATA_TRY(check_file());
+  return run;
+}
+
+}  // namespace strata

@@ -1,0 +1,80 @@
+// Timed windows, outside the scheduler: the same windows that the engine makes of prompts and of
+// sequences that decode together, without picking tokens.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/lost_pages.h"
+#include "base/result.h"
+#include "engine/timed_backend.h"
+#include "model/forward.h"
+#include "model/network.h"
+
+namespace strata {
+
+struct BenchmarkOptions {
+  std::string model_path;
+  std::uint32_t threads = 0;  // 0 = usable CPUs
+  std::uint32_t chunk = 0;    // tokens of a prompt window; 0 = the engine's default
+  std::string isa = {};       // of the kernels; empty = the best
+};
+
+// One timed run.
+struct BenchmarkRun {
+  double seconds = 0;
+  std::uint64_t tokens = 0;  // of all sequences
+  PartUses parts{};
+};
+
+// Belongs to one thread.
+class Benchmark {
+ public:
+  // A file without a tokenizer will do: token ids are random.
+  static Result<std::unique_ptr<Benchmark>> open(FileSystem& files,
+                                                 const BenchmarkOptions& options);
+
+  const Network& network() const { return network_; }
+  std::uint32_t threads() const { return backend_.threads(); }
+  std::string isa() const { return backend_.isa(); }
+  std::uint32_t chunk() const { return chunk_; }
+
+  // Touches every page of the weights but those of the n-gram tables, so that the first run does
+  // not pay for the mapping; then reads a few tokens.
+  Status warm_up();
+  // A prompt of random tokens in a fresh sequence, with the logits of its last token.
+  Result<BenchmarkRun> read_prompt(std::uint32_t tokens);
+  // Fills the context that decode() starts from. Cheap where `depth` is not below the last one.
+  Status prepare(std::uint32_t depth);
+  // `sequences` of the prepared context read one random token each a window, `tokens` times.
+  Result<BenchmarkRun> decode(std::uint32_t tokens, std::uint32_t sequences);
+
+ private:
+  Benchmark(Network network, std::unique_ptr<Backend> backend, std::uint32_t chunk)
+      : network_(std::move(network)),
+        backend_(std::move(backend)),
+        forward_(network_, backend_),
+        chunk_(chunk) {}
+
+  Status measure_cells();
+  Status read_tokens(Sequence& sequence, std::uint32_t tokens, bool logits);
+  std::int32_t random_token();
+  Status check_file() const;
+
+  LostPagesWatch watch_;
+  Network network_;
+  TimedBackend backend_;
+  Forward forward_;
+  std::uint32_t chunk_;
+  std::mt19937 random_{1};
+  std::uint32_t depth_ = 0;
+  Bytes context_;  // a saved sequence of depth_ tokens; empty for none
+  std::vector<std::int32_t> tokens_;
+  std::vector<float> logits_;
+};
+
+}  // namespace strata

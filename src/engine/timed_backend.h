@@ -1,0 +1,76 @@
+// A Backend around another one that measures its operations: seconds, bytes and arithmetic by part.
+// The kernels have no clocks in them; this costs two readings of one an operation.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "compute/backend.h"
+#include "model/costs.h"
+
+namespace strata {
+
+enum class ForwardPart : std::uint8_t {
+  embed,
+  ngram,
+  residual_read,
+  delta_net,
+  attention,
+  experts,
+  residual_write,
+  head,
+};
+inline constexpr std::size_t kForwardParts = 8;
+std::string_view to_string(ForwardPart part);  // "residual read"
+
+struct PartUse {
+  double seconds = 0;
+  Cost cost;
+};
+using PartUses = std::array<PartUse, kForwardParts>;  // by ForwardPart
+
+class TimedBackend final : public Backend {
+ public:
+  explicit TimedBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
+
+  // How many bytes a value of attention's caches takes, for the cost of its cells.
+  void set_cell_value_bytes(double bytes) { cell_value_bytes_ = bytes; }
+  // What was used since the last call.
+  PartUses take() { return std::exchange(uses_, {}); }
+
+  std::string isa() const override { return inner_->isa(); }
+  std::uint32_t threads() const override { return inner_->threads(); }
+  Result<std::unique_ptr<SequenceState>> new_sequence() override { return inner_->new_sequence(); }
+  Status begin(const Window& window) override;
+  void end() override { inner_->end(); }
+  void embed(const Matrix& embedding) override;
+  void inject_ngram(const NgramWeights& weights, std::uint32_t layer,
+                    std::span<const float> rows) override;
+  void read(const ResidualWeights& weights) override;
+  void delta_net(const DeltaNetWeights& weights, std::uint32_t layer) override;
+  void attention(const AttentionWeights& weights, std::uint32_t layer) override;
+  void experts(const ExpertsWeights& weights) override;
+  void write() override;
+  void head(const ResidualWeights& mixer, const Matrix& head, std::span<const std::uint32_t> rows,
+            std::span<float> out) override;
+  void copy_residual(std::span<float> out) const override { inner_->copy_residual(out); }
+
+ private:
+  template <class Operation>
+  void time(ForwardPart part, const Cost& cost, const Operation& operation);
+  double cell_bytes(const AttentionShape& shape) const;
+
+  std::unique_ptr<Backend> inner_;
+  PartUses uses_{};
+  double cell_value_bytes_ = sizeof(float);
+  std::uint64_t rows_ = 0;  // of the window
+  struct Part {
+    std::uint64_t before = 0, rows = 0;  // cells in the cache, rows of the window
+  };
+  std::vector<Part> parts_;
+};
+
+}  // namespace strata
