@@ -196,16 +196,20 @@ void CpuBackend::float_panel(const Product& product, std::size_t first_row) {
   scratch.x.resize(product.tokens);
   scratch.y.resize(product.tokens);
   for (std::size_t t = 0; t < product.tokens; ++t) scratch.y[t] = product.y[t] + first_row;
-  // A panel of half the depth stays in the first cache; formats of 256 need it whole.
-  const std::size_t step = type.block_values > kPanelDepth / 2 ? kPanelDepth : kPanelDepth / 2;
+  if (kernels_.float_gemv(m.type, m.row(first_row), m.row_bytes, rows, m.cols, product.x,
+                          scratch.y.data(), product.tokens))
+    return;
+  // A run: such a panel stays in the first cache. Formats of 256 need more.
+  const std::size_t step = type.block_values > kRun ? kPanelDepth : kRun;
   for (std::size_t k = 0; k < m.cols; k += step) {
     const std::size_t depth = std::min(step, m.cols - k);
     const std::size_t offset = k / type.block_values * type.block_bytes;
     const std::size_t bytes = depth / type.block_values * type.block_bytes;
     for (std::size_t group = 0; group < rows; group += kLanes) {
-      const std::byte* stored[kLanes] = {};
-      for (std::size_t i = 0; i < std::min(kLanes, rows - group); ++i) {
-        const std::size_t row = first_row + group + i;
+      const std::byte* stored[kLanes];
+      const std::size_t last = std::min(kLanes, rows - group) - 1;
+      for (std::size_t i = 0; i < kLanes; ++i) {
+        const std::size_t row = first_row + group + std::min(i, last);
         stored[i] = m.row(row) + offset;
         // What this row needs next, or the same row of the next panel.
         const std::byte* next = k + depth < m.cols
@@ -215,8 +219,8 @@ void CpuBackend::float_panel(const Product& product, std::size_t first_row) {
       }
       float* into = scratch.panel.data() + group;
       if (kernels_.pack(m.type, stored, depth, into)) continue;
-      const float* decoded[kLanes] = {};
-      for (std::size_t i = 0; i < std::min(kLanes, rows - group); ++i) {
+      const float* decoded[kLanes];
+      for (std::size_t i = 0; i < kLanes; ++i) {
         float* row = scratch.decoded.data() + i * kPanelDepth;
         // The loader has checked type and sizes: this cannot fail.
         (void)decode(m.type, {stored[i], bytes}, {row, depth});

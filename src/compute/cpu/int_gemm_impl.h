@@ -218,14 +218,13 @@ static void int_panel(const IntFormat& format, const std::byte* const* rows, std
 
 #if defined(STRATA_VBMI)
 #include "compute/cpu/int_gemv_impl.h"
-constexpr std::size_t kGemvTokens = 4;  // more go through panels
 #endif
 
 static void int_gemm(const IntFormat& format, const std::byte* matrix, std::size_t row_bytes,
                      std::size_t row_count, std::size_t width, const QuantizedRow* x,
                      float* const* y, std::size_t tokens) {
 #if defined(STRATA_VBMI)
-  if (const Gemv few = gemv_of(format.type); few && tokens <= kGemvTokens)
+  if (const Gemv few = gemv_of(format.type); few && tokens <= kFewTokens)
     return few(matrix, row_bytes, row_count, width, x, y, tokens);
 #endif
   thread_local std::vector<float*> out;

@@ -124,12 +124,6 @@ STRATA_INLINE void reorder(const std::int8_t* values, Zmm* out) {
   }
 }
 
-// Asks for a run of bytes. Decoding reads a matrix in groups of 16 rows; while it works on one, it
-// asks for the next, in the order of the memory: with any other pattern this takes twice the time.
-STRATA_INLINE void prefetch_run(const std::byte* from, std::size_t bytes) {
-  for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(from + line);
-}
-
 // --- formats with integer scales ---------------------------------------------------------------
 
 // A block of one row.

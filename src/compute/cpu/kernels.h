@@ -1,7 +1,9 @@
 // The CPU kernels as a table of functions, one table for each instruction set. All tables give the
 // same bits: every sum has one order that is written down here, whatever the vector width.
 //
-// - gemm: one accumulator for each output, fused multiply-adds in the order of the inputs.
+// - gemm: for each output, fused multiply-adds in the order of the inputs within a run of kRun; the
+//   runs' sums are added in order. (A run is a panel: 256 for formats of 256 that are multiplied as
+//   floats.)
 // - dot and sums of squares: 16 accumulators, element i goes to accumulator i mod 16, then a tree
 //   (8, 4, 2, 1).
 #pragma once
@@ -17,19 +19,27 @@ namespace strata::cpu {
 
 constexpr std::size_t kPanelRows = 64;  // outputs of one gemm panel
 constexpr std::size_t kLanes = 16;
+constexpr std::size_t kRun = 128;       // inputs of a run of float products
+constexpr std::size_t kFewTokens = 4;   // as many do without panels where there is a way
 constexpr std::size_t kInt8LoopProducts = 16 * 64;  // of one iteration of int8_loop
 
 struct Kernels {
   std::string_view isa;
 
-  // y[t][r] (+)= sum over k of panel[k][r] x[t][k], r < rows <= kPanelRows, t < tokens. The panel
-  // is [depth][kPanelRows]. `first` starts from 0, else from what stands in y.
+  // y[t][r] = or += sum over k of panel[k][r] x[t][k], r < rows <= kPanelRows, t < tokens. The
+  // panel is [depth][kPanelRows]; `first` is =.
   void (*gemm)(const float* panel, std::size_t depth, const float* const* x, float* const* y,
                std::size_t tokens, std::size_t rows, bool first);
-  // panel[k][lane] = row[k] for 16 rows as stored (missing rows are null: zeros). False for types
-  // without a short way, which are decoded first and go through pack_floats.
+  // panel[k][lane] = row[k] for 16 rows as stored. False for types without a short way, which are
+  // decoded first and go through pack_floats.
   bool (*pack)(TensorType type, const std::byte* const* rows, std::size_t depth, float* panel);
   void (*pack_floats)(const float* const* rows, std::size_t depth, float* panel);
+
+  // The same products for a few tokens without panels: rows that lie `row_bytes` apart. False for
+  // types, depths and numbers of tokens that go through panels.
+  bool (*float_gemv)(TensorType type, const std::byte* matrix, std::size_t row_bytes,
+                     std::size_t row_count, std::size_t depth, const float* const* x,
+                     float* const* y, std::size_t tokens);
 
   float (*dot)(const float* a, const float* b, std::size_t n);
   // y = x / sqrt(mean(x^2) + epsilon) * gain

@@ -105,11 +105,7 @@ STRATA_INLINE void gemm_tile(const float* panel, std::size_t depth, const float*
   constexpr std::size_t kVectors = kPanelRows / kLanes;
   Lanes sum[Tokens][kVectors];
   for (std::size_t t = 0; t < Tokens; ++t)
-    for (std::size_t v = 0; v < kVectors; ++v) {
-      const std::size_t at = v * kLanes;
-      sum[t][v] =
-          first || at >= rows ? all(0.0f) : load_run(y[t] + at, std::min(kLanes, rows - at));
-    }
+    for (std::size_t v = 0; v < kVectors; ++v) sum[t][v] = all(0.0f);
   for (std::size_t k = 0; k < depth; ++k) {
     Lanes w[kVectors];
     for (std::size_t v = 0; v < kVectors; ++v) w[v] = load(panel + k * kPanelRows + v * kLanes);
@@ -119,8 +115,11 @@ STRATA_INLINE void gemm_tile(const float* panel, std::size_t depth, const float*
     }
   }
   for (std::size_t t = 0; t < Tokens; ++t)
-    for (std::size_t v = 0; v * kLanes < rows; ++v)
-      store_run(y[t] + v * kLanes, sum[t][v], std::min(kLanes, rows - v * kLanes));
+    for (std::size_t v = 0; v * kLanes < rows; ++v) {
+      float* out = y[t] + v * kLanes;
+      const std::size_t count = std::min(kLanes, rows - v * kLanes);
+      store_run(out, first ? sum[t][v] : load_run(out, count) + sum[t][v], count);
+    }
 }
 
 static void gemm(const float* panel, std::size_t depth, const float* const* x, float* const* y,
@@ -131,11 +130,10 @@ static void gemm(const float* panel, std::size_t depth, const float* const* x, f
   for (; t < tokens; ++t) gemm_tile<1>(panel, depth, x + t, y + t, rows, first);
 }
 
-// 16 rows of 16 dwords become 16 columns.
-STRATA_INLINE void transpose_dwords(const void* const* rows, void* columns) {
 #if defined(STRATA_AVX512)
-  __m512i r[16], t[16];
-  for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_si512(rows[i]);
+// 16 rows of 16 dwords become 16 columns.
+STRATA_INLINE void turn_dwords(__m512i* r) {
+  __m512i t[16];
   for (int i = 0; i < 8; ++i) {
     t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
     t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
@@ -146,17 +144,26 @@ STRATA_INLINE void transpose_dwords(const void* const* rows, void* columns) {
     r[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
     r[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
   }
-  auto* out = static_cast<__m512i*>(columns);
   for (int c = 0; c < 4; ++c) {  // 128-bit lane L of r[4 i + c] is column 4 L + c of rows 4 i ...
     const __m512i a0 = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x88);
     const __m512i a1 = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0x88);
     const __m512i b0 = _mm512_shuffle_i32x4(r[c], r[4 + c], 0xdd);
     const __m512i b1 = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0xdd);
-    _mm512_store_si512(out + c, _mm512_shuffle_i32x4(a0, a1, 0x88));
-    _mm512_store_si512(out + 4 + c, _mm512_shuffle_i32x4(b0, b1, 0x88));
-    _mm512_store_si512(out + 8 + c, _mm512_shuffle_i32x4(a0, a1, 0xdd));
-    _mm512_store_si512(out + 12 + c, _mm512_shuffle_i32x4(b0, b1, 0xdd));
+    t[c] = _mm512_shuffle_i32x4(a0, a1, 0x88);
+    t[4 + c] = _mm512_shuffle_i32x4(b0, b1, 0x88);
+    t[8 + c] = _mm512_shuffle_i32x4(a0, a1, 0xdd);
+    t[12 + c] = _mm512_shuffle_i32x4(b0, b1, 0xdd);
   }
+  for (int i = 0; i < 16; ++i) r[i] = t[i];
+}
+#endif
+
+STRATA_INLINE void transpose_dwords(const void* const* rows, void* columns) {
+#if defined(STRATA_AVX512)
+  __m512i r[16];
+  for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_si512(rows[i]);
+  turn_dwords(r);
+  for (int i = 0; i < 16; ++i) _mm512_store_si512(static_cast<__m512i*>(columns) + i, r[i]);
 #else
   auto* out = static_cast<std::uint32_t*>(columns);
   for (std::size_t i = 0; i < 16; ++i) {
@@ -167,11 +174,10 @@ STRATA_INLINE void transpose_dwords(const void* const* rows, void* columns) {
 #endif
 }
 
-// The dwords at byte `offset` of 16 rows, as 16 columns; zeros for missing rows.
+// The dwords at byte `offset` of 16 rows, as 16 columns.
 STRATA_INLINE void column_dwords(const std::byte* const* rows, std::size_t offset, void* columns) {
-  alignas(64) static constexpr std::byte zeros[64] = {};
   const void* sources[kLanes];
-  for (std::size_t i = 0; i < kLanes; ++i) sources[i] = rows[i] ? rows[i] + offset : zeros;
+  for (std::size_t i = 0; i < kLanes; ++i) sources[i] = rows[i] + offset;
   transpose_dwords(sources, columns);
 }
 
@@ -200,34 +206,95 @@ STRATA_INLINE float half_at(const quant::Byte* bytes) {
 #endif
 }
 
-// 32 or 64 inputs of Q8_0 rows: one or two blocks of each.
-STRATA_INLINE void pack_q8_0(const std::byte* const* rows, std::size_t k, std::size_t blocks,
-                             float* panel) {
-  const std::size_t offset = k / 32 * sizeof(quant::BlockQ8_0);
-  alignas(64) std::byte codes[kLanes][64] = {};
-  alignas(64) float d[2][kLanes] = {};
-  const std::byte* sources[kLanes];
+STRATA_INLINE Lanes half_lanes(const IntLanes& halves) {
+#if defined(STRATA_AVX512)
+  return (Lanes)_mm512_cvtph_ps(_mm512_cvtepi32_epi16((__m512i)halves));
+#else
+  Lanes result;
+  for (std::size_t i = 0; i < kLanes; ++i)
+    result[i] = half_to_float(static_cast<std::uint16_t>(halves[i]));
+  return result;
+#endif
+}
+
+// 16 rows of one or two Q8_0 blocks: the codes as columns of dwords, and the scales.
+STRATA_INLINE void q8_0_dwords(const std::byte* const* rows, std::size_t offset, std::size_t blocks,
+                               IntLanes* columns, Lanes* scales) {
+  const auto block = [&](std::size_t row, std::size_t b) -> const quant::BlockQ8_0& {
+    return reinterpret_cast<const quant::BlockQ8_0*>(rows[row] + offset)[b];
+  };
+#if defined(STRATA_AVX512)
+  __m512i r[kLanes];
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    const auto codes = [&](std::size_t b) {
+      return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block(i, b).qs));
+    };
+    r[i] = _mm512_castsi256_si512(codes(0));
+    if (blocks == 2) r[i] = _mm512_inserti64x4(r[i], codes(1), 1);
+  }
+  turn_dwords(r);
+  for (std::size_t i = 0; i < kLanes; ++i) columns[i] = (IntLanes)r[i];
+  for (std::size_t b = 0; b < blocks; ++b) {
+    const auto d = [&](std::size_t i) {
+      return static_cast<short>(quant::load_u16(block(i, b).d));
+    };
+    scales[b] = (Lanes)_mm512_cvtph_ps(
+        _mm256_setr_epi16(d(0), d(1), d(2), d(3), d(4), d(5), d(6), d(7), d(8), d(9), d(10), d(11),
+                          d(12), d(13), d(14), d(15)));
+  }
+#else
+  alignas(64) std::byte codes[kLanes][64];
+  const void* sources[kLanes];
   for (std::size_t i = 0; i < kLanes; ++i) {
     sources[i] = codes[i];
-    if (!rows[i]) continue;
-    const auto* block = reinterpret_cast<const quant::BlockQ8_0*>(rows[i] + offset);
     for (std::size_t b = 0; b < blocks; ++b) {
-      std::memcpy(codes[i] + 32 * b, block[b].qs, sizeof block[b].qs);
-      d[b][i] = half_at(block[b].d);
+      std::memcpy(codes[i] + 32 * b, block(i, b).qs, sizeof block(i, b).qs);
+      scales[b][i] = half_at(block(i, b).d);
     }
   }
-  alignas(64) std::int32_t columns[kLanes][kLanes];
-  column_dwords(sources, 0, columns);
+  transpose_dwords(sources, columns);
+#endif
+}
+
+// Byte j of each dword as its top byte, zeros below.
+STRATA_INLINE IntLanes byte_on_top(const IntLanes& dwords, int j) {
+#if defined(STRATA_AVX512)
+  const int place = 0x00808080 | (j << 24);
+  const __m512i lanes = _mm512_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12);
+  return (IntLanes)_mm512_shuffle_epi8(
+      (__m512i)dwords,
+      _mm512_add_epi32(_mm512_set1_epi32(place), _mm512_slli_epi32(lanes, 24)));
+#else
+  return (dwords << (24 - 8 * j)) & static_cast<std::int32_t>(0xff000000);
+#endif
+}
+
+// use(k, column) gets input k of every row.
+template <class Use>
+STRATA_INLINE void q8_0_columns(const std::byte* const* rows, std::size_t offset,
+                                std::size_t blocks, const Use& use) {
+  alignas(64) IntLanes columns[kLanes];
+  Lanes scales[2];
+  q8_0_dwords(rows, offset, blocks, columns, scales);
+  // Codes stay in the top byte of their dword: 2^24 times as large, and the scale as much smaller.
+  for (std::size_t b = 0; b < blocks; ++b) scales[b] = scales[b] * all(0x1p-24f);
   for (std::size_t i = 0; i < 8 * blocks; ++i) {
-    const Lanes scale = load(d[i / 8]);
-    IntLanes four;
-    std::memcpy(&four, columns[i], sizeof four);
     for (int j = 0; j < 4; ++j) {
-      const IntLanes value = (four << (24 - 8 * j)) >> 24;
-      store(panel + (4 * i + static_cast<std::size_t>(j)) * kPanelRows,
-            __builtin_convertvector(value, Lanes) * scale);
+      use(4 * i + static_cast<std::size_t>(j),
+          __builtin_convertvector(byte_on_top(columns[i], j), Lanes) * scales[i / 8]);
     }
   }
+}
+STRATA_INLINE void pack_q8_0(const std::byte* const* rows, std::size_t k, std::size_t blocks,
+                             float* panel) {
+  q8_0_columns(rows, k / 32 * sizeof(quant::BlockQ8_0), blocks,
+               [&](std::size_t i, const Lanes& column) { store(panel + i * kPanelRows, column); });
+}
+
+// Asks for a run of bytes. Decoding reads a matrix in groups of 16 rows; while it works on one, it
+// asks for the next, in the order of the memory: with any other pattern this takes twice the time.
+STRATA_INLINE void prefetch_run(const std::byte* from, std::size_t bytes) {
+  for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(from + line);
 }
 
 // False for types and depths that have no short way: they are decoded first.
@@ -258,7 +325,7 @@ static void pack_floats(const float* const* rows, std::size_t depth, float* pane
   for (; k + kLanes <= depth; k += kLanes) pack_f32(bytes, k, panel + k * kPanelRows);
   for (; k < depth; ++k)
     for (std::size_t i = 0; i < kLanes; ++i)
-      panel[k * kPanelRows + i] = rows[i] ? rows[i][k] : 0.0f;
+      panel[k * kPanelRows + i] = rows[i][k];
 }
 
 static float dot(const float* a, const float* b, std::size_t n) {
@@ -377,6 +444,8 @@ static void weighted_rows(const float* weights, const float* const* rows, std::s
   });
 }
 
+#include "compute/cpu/float_gemv_impl.h"
+
 // Unpacking first: the products use it.
 #include "compute/cpu/unpack_impl.h"
 // The products.
@@ -387,6 +456,7 @@ static constexpr Kernels make_table(std::string_view isa) {
   table.isa = isa;
   table.gemm = gemm;
   table.pack = pack;
+  table.float_gemv = float_gemv;
   table.pack_floats = pack_floats;
   table.dot = dot;
   table.rms_norm = rms_norm;
