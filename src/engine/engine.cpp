@@ -164,6 +164,8 @@ class LocalEngine final : public Engine {
     EngineCounters counters = counters_;
     counters.running = static_cast<std::uint32_t>(scheduler_.running());
     counters.waiting = static_cast<std::uint32_t>(scheduler_.waiting());
+    for (const Block& block : network_.blocks)
+      if (block.ngram) counters.ngram_tables.push_back(block.ngram_table->stats());
     return counters;
   }
   const Metadata& metadata() const override { return network_.file->metadata; }
@@ -445,6 +447,7 @@ void LocalEngine::finish(std::unique_lock<std::mutex>& lock, RequestId id, Finis
   if (!job) return;
   job->completion.reason = reason;
   job->completion.error = std::move(error);
+  if (job->sequence) job->completion.ngram_rows = job->sequence->row_counts();
   ++counters_.requests;
   counters_.prompt_tokens += job->read;
   counters_.generated_tokens += job->completion.generated_tokens;
@@ -478,7 +481,9 @@ Result<std::unique_ptr<Engine>> Engine::open(FileSystem& files, const EngineOpti
     return fail(ErrorCode::invalid_argument, "{} parallel requests; allowed is 1 to {}",
                 options.parallel, kMaxParallel);
   }
-  STRATA_ASSIGN(Network network, open_network(files, options.model_path));
+  LoadOptions load;
+  load.table = options.ngram_table;
+  STRATA_ASSIGN(Network network, open_network(files, options.model_path, load));
   auto tokenizer = Tokenizer::from_gguf(network.file->metadata);
   if (!tokenizer) {
     return with_context(std::move(tokenizer).error(),

@@ -23,6 +23,7 @@
 #include "base/file.h"
 #include "base/result.h"
 #include "gguf/gguf.h"
+#include "ple/open_table.h"
 #include "tokenizer/tokenizer.h"
 
 namespace strata {
@@ -85,6 +86,7 @@ struct Completion {
   double queue_seconds = 0;
   double prompt_seconds = 0;
   double decode_seconds = 0;
+  RowCounts ngram_rows;  // how the n-gram rows of its tokens were found
 };
 
 class Listener {
@@ -109,6 +111,7 @@ struct EngineOptions {
   std::uint32_t prompt_chunk = 512;  // rows of a prompt window, 1..2048
   std::uint32_t parallel = 4;        // requests that may run at once
   std::uint32_t queue_limit = 256;   // requests that may wait; one more is refused
+  TableOptions ngram_table;          // how the n-gram tables are read
 };
 
 // Fixed while the engine lives.
@@ -134,6 +137,7 @@ struct EngineCounters {
   std::uint64_t requests = 0;  // finished, any reason
   std::uint64_t prompt_tokens = 0;
   std::uint64_t generated_tokens = 0;
+  std::vector<TableStats> ngram_tables;  // one for each layer that has one
 };
 
 class Engine {

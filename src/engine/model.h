@@ -10,7 +10,8 @@
 namespace strata {
 
 inline Result<Network> open_network(FileSystem& files, const std::string& path,
-                                    const LoadOptions& options = {}) {
+                                    LoadOptions options = {}) {
+  options.files = &files;
   STRATA_ASSIGN(GgufModel model, open_gguf(files, path));
   auto network = load_network(std::make_shared<const GgufModel>(std::move(model)), options);
   if (!network) return with_context(std::move(network).error(), fmt::format("model '{}'", path));

@@ -249,7 +249,13 @@ class Loader {
     if (t->ne[0] != p.ngram_row_width || t->ne[1] < hash.table_rows() || t->dims != 2)
       return shape_error(*t, {p.ngram_row_width, hash.table_rows()});
     Block& block = network_.blocks[layer];
-    STRATA_ASSIGN(block.ngram_table, open_mapped_table(file_, *t));
+    if (options_.files) {
+      TableOptions table = options_.table;
+      table.cache_bytes /= p.ngram_layers.size();
+      STRATA_ASSIGN(block.ngram_table, open_table(*options_.files, file_, *t, table));
+    } else {
+      STRATA_ASSIGN(block.ngram_table, open_mapped_table(file_, *t));
+    }
     block.ngram = weights;
     block.ngram_hash = std::move(hash);
     return {};

@@ -11,7 +11,7 @@
 #include "gguf/gguf.h"
 #include "model/hyperparams.h"
 #include "ple/ngram.h"
-#include "ple/row_table.h"
+#include "ple/open_table.h"
 
 namespace strata {
 
@@ -55,6 +55,9 @@ struct Network {
 
 struct LoadOptions {
   SelectionRule rule = SelectionRule::whole_blocks;
+  // Where n-gram tables are read from if not from the mapped file; null: mapped.
+  FileSystem* files = nullptr;
+  TableOptions table;  // the cache is shared out among the layers that have one
 };
 
 // Checks every tensor: present, of the right shape and of a type that can be decoded. Errors name

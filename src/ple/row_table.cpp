@@ -1,7 +1,11 @@
 #include "ple/row_table.h"
 
+#include <algorithm>
+#include <mutex>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/latency_histogram.h"
 #include "quant/quant.h"
 
 namespace strata {
@@ -61,70 +65,111 @@ Status RowFormat::decode_row(std::span<const std::byte> row, std::span<float> ou
 
 namespace {
 
-class MappedTable final : public RowTable {
- public:
-  MappedTable(std::shared_ptr<const GgufModel> model, const TensorView& tensor, RowFormat format)
-      : model_(std::move(model)), data_(tensor.data), rows_(tensor.ne[1]), format_(format) {}
+// What requests and their table share.
+struct MappedRows {
+  std::shared_ptr<const GgufModel> model;  // keeps data alive
+  std::span<const std::byte> data;
+  std::uint64_t rows = 0;
+  RowFormat format;
+  std::string how;
 
-  std::uint64_t rows() const override { return rows_; }
-  std::uint32_t width() const override { return format_.width(); }
-  Result<std::unique_ptr<RowRequest>> request(std::span<const std::uint64_t> ids) override;
-
- private:
-  friend class MappedRequest;
-  std::shared_ptr<const GgufModel> model_;  // keeps data_ alive
-  std::span<const std::byte> data_;
-  std::uint64_t rows_;
-  RowFormat format_;
+  std::mutex mutex;  // guards what follows
+  TableStats totals;
+  LatencyHistogram waits;
 };
 
-// Reads when it is collected: there is no way to ask a mapping ahead of time.
+class MappedTable final : public RowTable {
+ public:
+  explicit MappedTable(std::shared_ptr<MappedRows> shared) : shared_(std::move(shared)) {}
+
+  std::uint64_t rows() const override { return shared_->rows; }
+  std::uint32_t width() const override { return shared_->format.width(); }
+  Result<std::unique_ptr<RowRequest>> request(std::span<const std::uint64_t> ids) override;
+  TableStats stats() const override {
+    const std::lock_guard lock(shared_->mutex);
+    TableStats stats = shared_->totals;
+    stats.how = shared_->how;
+    stats.wait_p50 = shared_->waits.percentile(0.5);
+    stats.wait_p99 = shared_->waits.percentile(0.99);
+    return stats;
+  }
+  void reset() override {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->totals = {};
+    shared_->waits.clear();
+  }
+
+ private:
+  std::shared_ptr<MappedRows> shared_;
+};
+
+// Reads when it is collected: a mapping has no way to ask ahead of time.
 class MappedRequest final : public RowRequest {
  public:
-  MappedRequest(const MappedTable& table, std::span<const std::uint64_t> ids)
-      : model_(table.model_),
-        data_(table.data_),
-        format_(table.format_),
-        ids_(ids.begin(), ids.end()) {
+  MappedRequest(std::shared_ptr<MappedRows> shared, std::span<const std::uint64_t> ids)
+      : shared_(std::move(shared)), ids_(ids.begin(), ids.end()) {
     counts_.requested = ids.size();
   }
 
   Status collect(std::span<float> out) override {
-    const std::size_t width = format_.width(), bytes = format_.row_bytes();
+    const std::size_t width = shared_->format.width();
     if (out.size() != ids_.size() * width) {
       return fail(ErrorCode::internal, "n-gram rows: {} places for {} rows of {}", out.size(),
                   ids_.size(), width);
     }
-    for (std::size_t i = 0; i < ids_.size(); ++i) {
-      STRATA_TRY(
-          format_.decode_row(data_.subspan(ids_[i] * bytes, bytes), out.subspan(i * width, width)));
-    }
+    wait_for_pages();
+    for (std::size_t i = 0; i < ids_.size(); ++i)
+      STRATA_TRY(shared_->format.decode_row(row(ids_[i]), out.subspan(i * width, width)));
     return {};
   }
   const RowCounts& counts() const override { return counts_; }
 
  private:
-  std::shared_ptr<const GgufModel> model_;
-  std::span<const std::byte> data_;
-  RowFormat format_;
+  std::span<const std::byte> row(std::uint64_t id) const {
+    return shared_->data.subspan(id * shared_->format.row_bytes(), shared_->format.row_bytes());
+  }
+
+  void wait_for_pages() {
+    const double start = monotonic_seconds();
+    for (const std::uint64_t id : ids_) {
+      const volatile std::byte *first = &row(id).front(), *last = &row(id).back();
+      (void)*first, (void)*last;
+    }
+    counts_.wait_seconds = monotonic_seconds() - start;
+    const auto waited = static_cast<std::uint64_t>(counts_.wait_seconds * 1e6);
+    const std::lock_guard lock(shared_->mutex);
+    ++shared_->totals.requests;
+    shared_->totals.rows += counts_;
+    shared_->totals.wait_max = std::max(shared_->totals.wait_max, waited);
+    shared_->waits.add(waited);
+  }
+
+  std::shared_ptr<MappedRows> shared_;
   std::vector<std::uint64_t> ids_;
   RowCounts counts_;
 };
 
 Result<std::unique_ptr<RowRequest>> MappedTable::request(std::span<const std::uint64_t> ids) {
   for (const std::uint64_t id : ids) {
-    if (id >= rows_)
-      return fail(ErrorCode::corrupt, "n-gram row {} asked of a table of {} rows", id, rows_);
+    if (id >= shared_->rows) {
+      return fail(ErrorCode::corrupt, "n-gram row {} asked of a table of {} rows", id,
+                  shared_->rows);
+    }
   }
-  return std::make_unique<MappedRequest>(*this, ids);
+  return std::make_unique<MappedRequest>(shared_, ids);
 }
 
 }  // namespace
 
 Result<std::shared_ptr<RowTable>> open_mapped_table(std::shared_ptr<const GgufModel> model,
-                                                    const TensorView& tensor) {
-  STRATA_ASSIGN(const RowFormat format, RowFormat::of(model->metadata, tensor));
-  return std::make_shared<MappedTable>(std::move(model), tensor, format);
+                                                    const TensorView& tensor, std::string how) {
+  auto shared = std::make_shared<MappedRows>();
+  STRATA_ASSIGN(shared->format, RowFormat::of(model->metadata, tensor));
+  shared->model = std::move(model);
+  shared->data = tensor.data;
+  shared->rows = tensor.ne[1];
+  shared->how = std::move(how);
+  return std::make_shared<MappedTable>(std::move(shared));
 }
 
 }  // namespace strata

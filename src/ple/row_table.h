@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "base/result.h"
 #include "gguf/gguf.h"
@@ -30,6 +31,24 @@ struct RowCounts {
   double wait_seconds = 0;  // exposed: collect() had to wait this long
 
   RowCounts& operator+=(const RowCounts& other);
+};
+
+// What a table has done since it was opened or reset.
+struct TableStats {
+  std::string how;  // it is read: "io_uring, direct, registered buffers"
+  std::uint64_t requests = 0;
+  RowCounts rows;                      // of all requests
+  std::uint64_t prefetched = 0;        // rows the disk was asked for ahead of any request
+  std::uint64_t prefetch_dropped = 0;  // refused because they were too many, or lost before use
+  std::uint64_t reads = 0, read_bytes = 0;
+  std::uint64_t retries = 0;     // reads that ended early and were begun again
+  std::uint64_t cancelled = 0;   // reads nobody wanted any more before they began
+  std::uint64_t keep_alive = 0;  // reads that only keep the disk awake; not among `reads`
+  // Microseconds: of a read, from its start to its end; of a request, exposed (RowCounts).
+  std::uint64_t read_p50 = 0, read_p99 = 0;
+  std::uint64_t wait_p50 = 0, wait_p99 = 0, wait_max = 0;
+  std::uint64_t cache_rows = 0;    // that fit
+  std::uint64_t memory_bytes = 0;  // cache and buffers
 };
 
 class RowRequest {
@@ -52,6 +71,9 @@ class RowTable {
   virtual Result<std::unique_ptr<RowRequest>> request(std::span<const std::uint64_t> ids) = 0;
   // Rows that will probably be asked for soon. Advice: dropping it changes nothing but time.
   virtual void prefetch(std::span<const std::uint64_t> ids) { (void)ids; }
+
+  virtual TableStats stats() const { return {}; }
+  virtual void reset() {}  // empties cache and counters, for measuring; not while a request waits
 
   // request() and collect() in one.
   Status gather(std::span<const std::uint64_t> ids, std::span<float> out);
@@ -76,8 +98,10 @@ class RowFormat {
   float scale_ = 1.0f;
 };
 
-// A table that is read from the mapped model file.
+// A table that is read from the mapped model file. `how` goes into its stats; the exposed wait is
+// the time until all pages of a request are there.
 Result<std::shared_ptr<RowTable>> open_mapped_table(std::shared_ptr<const GgufModel> model,
-                                                    const TensorView& tensor);
+                                                    const TensorView& tensor,
+                                                    std::string how = "mapped");
 
 }  // namespace strata

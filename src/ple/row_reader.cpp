@@ -1,0 +1,562 @@
+#include "ple/row_reader.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/latency_histogram.h"
+#include "ple/row_cache.h"
+
+namespace strata {
+namespace {
+
+constexpr std::uint32_t kMaxAttempts = 4;      // of a read that ends early without any progress
+constexpr double kKeepAliveSeconds = 60;       // after the last request
+constexpr std::chrono::hours kNothingToDo{1};  // then the loop looks up once
+
+std::uint64_t microseconds(double seconds) {
+  return seconds <= 0 ? 0 : static_cast<std::uint64_t>(seconds * 1e6);
+}
+
+// Consecutive pages and the rows that are taken from them.
+struct PageRead {
+  std::uint64_t offset = 0;
+  std::uint64_t end = 0;
+  std::vector<std::uint64_t> rows;  // ascending
+  std::uint32_t attempts = 0;
+  double started = 0;
+  bool urgent = false;  // somebody waits
+  bool taken = false;   // begun, or nobody wants it
+};
+
+}  // namespace
+
+struct RowTicket::State {
+  std::shared_ptr<RowReader::Shared> reader;
+  std::vector<std::uint64_t> rows;    // each once, ascending
+  std::vector<std::uint32_t> places;  // of each key in rows
+  std::vector<std::byte> bytes;       // [rows x row_bytes]
+  std::size_t row_bytes = 0;
+
+  // Guarded by the reader's mutex.
+  std::size_t outstanding = 0;
+  bool abandoned = false;
+  std::optional<Error> error;
+  RowCounts counts;
+  std::condition_variable ended;
+};
+
+struct RowReader::Shared {
+  struct Waiter {
+    std::shared_ptr<RowTicket::State> ticket;
+    std::uint32_t index = 0;  // of its rows
+  };
+  struct Pending {
+    std::shared_ptr<PageRead> read;
+    std::vector<Waiter> waiters;
+    bool prefetched = false;  // and nobody has asked for it yet
+  };
+
+  std::unique_ptr<File> file;
+  RowPlaces places;
+  RowReaderOptions options;
+
+  std::mutex mutex;  // guards what follows
+  RowCache cache;
+  std::unordered_map<std::uint64_t, Pending> pending;
+  std::deque<std::shared_ptr<PageRead>> urgent, ahead;  // not begun; a read may stand in both
+  TableStats totals;
+  LatencyHistogram read_times, waits;
+  double last_request = 0, last_read = 0;
+  bool closing = false;
+  bool asleep = false;               // the loop is in wait() and has not been woken
+  std::unique_ptr<ReadQueue> queue;  // null when the loop has ended
+  std::uint64_t buffer_bytes = 0;
+  std::string how;
+
+  // Of the loop alone.
+  std::vector<std::shared_ptr<PageRead>> by_slot;
+  std::vector<std::uint32_t> free_slots;
+  std::thread thread;
+
+  std::uint64_t place_of(std::uint64_t row) const { return places.offset + row * places.row_bytes; }
+
+  // Callers' side.
+  Status admit(const std::shared_ptr<RowTicket::State>& ticket);
+  void join(Pending& entry, const std::shared_ptr<RowTicket::State>& ticket, std::uint32_t index);
+  std::vector<std::shared_ptr<PageRead>> merge(std::span<const std::uint64_t> rows,
+                                               bool urgent) const;
+  void withdraw(const RowTicket::State& ticket, std::span<const std::uint64_t> rows);
+  void wake();
+
+  // The loop's side; all with the mutex held.
+  void work();
+  std::shared_ptr<PageRead> next_read();
+  bool wanted(PageRead& read);
+  std::shared_ptr<PageRead> keep_alive(double now);
+  std::chrono::microseconds time_left(double now) const;
+  void end(std::uint32_t slot, std::int32_t result);
+  void deliver(std::uint64_t row, std::span<const std::byte> bytes);
+  void fail_row(std::uint64_t row, const Error& error);
+  Error failure(std::uint64_t row, std::int32_t result) const;
+};
+
+// ---- tickets
+
+RowTicket& RowTicket::operator=(RowTicket&& other) noexcept {
+  if (this != &other) {
+    leave();
+    state_ = std::move(other.state_);
+  }
+  return *this;
+}
+
+RowTicket::~RowTicket() {
+  leave();
+}
+
+void RowTicket::leave() {
+  if (!state_) return;
+  // The reads under way own the state too; their rows still go to the cache.
+  const std::lock_guard lock(state_->reader->mutex);
+  state_->abandoned = true;
+}
+
+Status RowTicket::wait() {
+  RowReader::Shared& reader = *state_->reader;
+  std::unique_lock lock(reader.mutex);
+  if (state_->outstanding > 0) {
+    const double start = monotonic_seconds();
+    const bool ended = state_->ended.wait_for(lock, reader.options.patience,
+                                              [&] { return state_->outstanding == 0; });
+    state_->counts.wait_seconds = monotonic_seconds() - start;
+    if (!ended) {
+      state_->abandoned = true;
+      state_->error =
+          Error{ErrorCode::io,
+                fmt::format("{} rows of the n-gram table in '{}' did not come within "
+                            "{} s; its disk may have failed",
+                            state_->outstanding, reader.file->path(),
+                            std::chrono::duration<double>(reader.options.patience).count())};
+    }
+  }
+  reader.totals.rows.wait_seconds += state_->counts.wait_seconds;
+  const std::uint64_t waited = microseconds(state_->counts.wait_seconds);
+  reader.waits.add(waited);
+  reader.totals.wait_max = std::max(reader.totals.wait_max, waited);
+  if (state_->error) return tl::unexpected(*state_->error);
+  return {};
+}
+
+std::span<const std::byte> RowTicket::row(std::size_t index) const {
+  return std::span<const std::byte>(state_->bytes)
+      .subspan(state_->places[index] * state_->row_bytes, state_->row_bytes);
+}
+
+const RowCounts& RowTicket::counts() const {
+  return state_->counts;
+}
+
+// ---- asking
+
+Result<RowTicket> RowReader::request(std::span<const std::uint64_t> keys) {
+  if (keys.size() > kMaxRequestRows) {
+    return fail(ErrorCode::exhausted, "{} n-gram rows in one request; at most {} are read",
+                keys.size(), kMaxRequestRows);
+  }
+  const RowPlaces& places = shared_->places;
+  for (const std::uint64_t row : keys) {
+    if (row >= places.rows) {
+      return fail(ErrorCode::corrupt, "n-gram row {} asked of a table of {} rows", row,
+                  places.rows);
+    }
+  }
+  try {
+    auto state = std::make_shared<RowTicket::State>();
+    state->reader = shared_;
+    state->row_bytes = places.row_bytes;
+    state->rows.assign(keys.begin(), keys.end());
+    std::sort(state->rows.begin(), state->rows.end());
+    state->rows.erase(std::unique(state->rows.begin(), state->rows.end()), state->rows.end());
+    state->places.reserve(keys.size());
+    for (const std::uint64_t row : keys) {
+      const auto at = std::lower_bound(state->rows.begin(), state->rows.end(), row);
+      state->places.push_back(static_cast<std::uint32_t>(at - state->rows.begin()));
+    }
+    state->bytes.resize(state->rows.size() * places.row_bytes);
+    STRATA_TRY(shared_->admit(state));
+    return RowTicket(std::move(state));
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::exhausted, "no memory for a request of {} n-gram rows", keys.size());
+  }
+}
+
+Status RowReader::Shared::admit(const std::shared_ptr<RowTicket::State>& ticket) {
+  std::vector<std::uint64_t> absent;
+  absent.reserve(ticket->rows.size());
+  const std::lock_guard lock(mutex);
+  if (closing)
+    return fail(ErrorCode::unavailable, "the n-gram table '{}' is closing", file->path());
+  RowCounts& counts = ticket->counts;
+  counts.requested = ticket->rows.size();
+  try {
+    for (std::uint32_t i = 0; i < ticket->rows.size(); ++i) {
+      const std::uint64_t row = ticket->rows[i];
+      if (const RowCache::Found found = cache.find(row); found.bytes) {
+        std::memcpy(ticket->bytes.data() + i * places.row_bytes, found.bytes, places.row_bytes);
+        ++counts.cache_hits;
+        counts.prefetched_used += found.first_use;
+        continue;
+      }
+      const auto [at, added] = pending.try_emplace(row);
+      if (added) absent.push_back(row);
+      join(at->second, ticket, i);
+      added ? ++counts.read : ++counts.joined;
+    }
+    for (const auto& read : merge(absent, true)) {
+      urgent.push_back(read);
+      for (const std::uint64_t row : read->rows) pending.at(row).read = read;
+    }
+  } catch (const std::bad_alloc&) {
+    withdraw(*ticket, absent);
+    throw;
+  }
+  ++totals.requests;
+  totals.rows += counts;
+  last_request = monotonic_seconds();
+  if (!absent.empty()) wake();
+  return {};
+}
+
+void RowReader::Shared::join(Pending& entry, const std::shared_ptr<RowTicket::State>& ticket,
+                             std::uint32_t index) {
+  entry.waiters.push_back({ticket, index});
+  ++ticket->outstanding;
+  if (entry.prefetched) {
+    entry.prefetched = false;
+    ++ticket->counts.prefetched_used;
+  }
+  if (entry.read && !entry.read->urgent) {
+    entry.read->urgent = true;
+    if (!entry.read->taken) urgent.push_back(entry.read);
+  }
+}
+
+// Takes a request back that could not be admitted: its waiters, and the rows of it that have no
+// read.
+void RowReader::Shared::withdraw(const RowTicket::State& ticket,
+                                 std::span<const std::uint64_t> rows) {
+  for (const std::uint64_t row : ticket.rows) {
+    if (const auto at = pending.find(row); at != pending.end())
+      std::erase_if(at->second.waiters, [&](const Waiter& w) { return w.ticket.get() == &ticket; });
+  }
+  for (const std::uint64_t row : rows) {
+    const auto at = pending.find(row);
+    if (at != pending.end() && !at->second.read) pending.erase(at);
+  }
+}
+
+// Ascending rows as reads of pages; rows in the same or in neighbouring pages share one.
+std::vector<std::shared_ptr<PageRead>> RowReader::Shared::merge(std::span<const std::uint64_t> rows,
+                                                                bool is_urgent) const {
+  std::vector<std::shared_ptr<PageRead>> reads;
+  for (const std::uint64_t row : rows) {
+    const std::uint64_t start = place_of(row);
+    const std::uint64_t first = start / kReadPage * kReadPage;
+    const std::uint64_t end = (start + places.row_bytes + kReadPage - 1) / kReadPage * kReadPage;
+    if (reads.empty() || first > reads.back()->end ||
+        end - reads.back()->offset > options.queue.slot_bytes) {
+      reads.push_back(std::make_shared<PageRead>());
+      reads.back()->offset = first;
+      reads.back()->urgent = is_urgent;
+    }
+    reads.back()->end = end;
+    reads.back()->rows.push_back(row);
+  }
+  return reads;
+}
+
+void RowReader::prefetch(std::span<const std::uint64_t> keys) {
+  Shared& shared = *shared_;
+  try {
+    std::vector<std::uint64_t> rows(keys.begin(), keys.end());
+    std::sort(rows.begin(), rows.end());
+    rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+    std::erase_if(rows, [&](std::uint64_t row) { return row >= shared.places.rows; });
+
+    const std::lock_guard lock(shared.mutex);
+    if (shared.closing) return;
+    std::erase_if(rows, [&](std::uint64_t row) {
+      return shared.cache.contains(row) || shared.pending.contains(row);
+    });
+    // More than this would push each other out of the cache.
+    const std::size_t most = std::min<std::uint64_t>(kMaxRequestRows, shared.cache.capacity() / 2);
+    if (rows.size() > most) {
+      shared.totals.prefetch_dropped += rows.size() - most;
+      rows.resize(most);
+    }
+    for (const auto& read : shared.merge(rows, false)) {
+      shared.ahead.push_back(read);
+      for (const std::uint64_t row : read->rows) {
+        Shared::Pending& entry = shared.pending[row];
+        entry.read = read;
+        entry.prefetched = true;
+      }
+    }
+    shared.totals.prefetched += rows.size();
+    shared.last_request = monotonic_seconds();
+    if (!rows.empty()) shared.wake();
+  } catch (const std::bad_alloc&) {  // a read without entries is dropped as unwanted
+  }
+}
+
+void RowReader::Shared::wake() {
+  if (!asleep || !queue) return;
+  asleep = false;
+  queue->wake();
+}
+
+// ---- the loop
+
+void RowReader::Shared::work() {
+  std::unique_lock lock(mutex);
+  std::vector<std::uint32_t> begun;
+  while (!closing) {
+    double now = monotonic_seconds();
+    begun.clear();
+    while (!free_slots.empty()) {
+      std::shared_ptr<PageRead> read = next_read();
+      if (!read) read = keep_alive(now);
+      if (!read) break;
+      read->started = last_read = now;
+      begun.push_back(free_slots.back());
+      by_slot[free_slots.back()] = std::move(read);
+      free_slots.pop_back();
+    }
+    const auto timeout = time_left(now);
+    asleep = true;
+    lock.unlock();
+    for (const std::uint32_t slot : begun) {
+      const PageRead& read = *by_slot[slot];
+      queue->start(slot, read.offset, static_cast<std::uint32_t>(read.end - read.offset));
+    }
+    const std::span<const ReadQueue::Done> done = queue->wait(timeout);
+    lock.lock();
+    asleep = false;
+    for (const ReadQueue::Done& read : done) end(read.slot, read.result);
+  }
+  const Error closed{ErrorCode::unavailable,
+                     fmt::format("the n-gram table '{}' was closed", file->path())};
+  while (!pending.empty()) fail_row(pending.begin()->first, closed);
+  urgent.clear();
+  ahead.clear();
+  std::unique_ptr<ReadQueue> last = std::move(queue);
+  lock.unlock();
+  last.reset();  // waits for the reads under way
+}
+
+std::shared_ptr<PageRead> RowReader::Shared::next_read() {
+  for (auto* line : {&urgent, &ahead}) {
+    while (!line->empty()) {
+      std::shared_ptr<PageRead> read = std::move(line->front());
+      line->pop_front();
+      if (read->taken) continue;
+      read->taken = true;
+      if (wanted(*read)) return read;
+      ++totals.cancelled;
+    }
+  }
+  return nullptr;
+}
+
+// Drops the rows that nobody waits for any more; whether any are left.
+bool RowReader::Shared::wanted(PageRead& read) {
+  std::erase_if(read.rows, [&](std::uint64_t row) {
+    const auto at = pending.find(row);
+    if (at == pending.end()) return true;
+    const Pending& entry = at->second;
+    if (entry.prefetched) return false;
+    const bool awaited = std::any_of(entry.waiters.begin(), entry.waiters.end(),
+                                     [](const Waiter& w) { return !w.ticket->abandoned; });
+    if (!awaited) pending.erase(at);
+    return !awaited;
+  });
+  return !read.rows.empty();
+}
+
+// A read for its own sake when the disk has been silent for too long; null when there is no need.
+std::shared_ptr<PageRead> RowReader::Shared::keep_alive(double now) {
+  if (options.keep_alive_ms == 0 || free_slots.size() < by_slot.size()) return nullptr;
+  if (last_request == 0 || now - last_request > kKeepAliveSeconds) return nullptr;
+  if ((now - last_read) * 1000 < options.keep_alive_ms) return nullptr;
+  auto read = std::make_shared<PageRead>();
+  read->offset = places.offset / kReadPage * kReadPage;
+  read->end = read->offset + kReadPage;
+  ++totals.keep_alive;
+  return read;
+}
+
+std::chrono::microseconds RowReader::Shared::time_left(double now) const {
+  if (options.keep_alive_ms == 0 || last_request == 0 || now - last_request > kKeepAliveSeconds ||
+      free_slots.size() < by_slot.size())
+    return kNothingToDo;
+  const double left = last_read + options.keep_alive_ms / 1000.0 - now;
+  return std::chrono::microseconds(std::max<std::uint64_t>(microseconds(left), 1000));
+}
+
+// A read has ended: what it covers is delivered, and what is left tried again or failed.
+void RowReader::Shared::end(std::uint32_t slot, std::int32_t result) {
+  const std::shared_ptr<PageRead>& read = by_slot[slot];
+  const std::span<const std::byte> got =
+      std::span<const std::byte>(queue->buffer(slot)).first(std::max(result, 0));
+  if (!read->rows.empty()) {
+    ++totals.reads;
+    totals.read_bytes += got.size();
+    read_times.add(microseconds(monotonic_seconds() - read->started));
+  }
+  std::size_t covered = 0;
+  for (const std::uint64_t row : read->rows) {
+    const std::uint64_t at = place_of(row) - read->offset;
+    if (!fits(at, places.row_bytes, got.size())) break;  // the later ones lie behind it
+    deliver(row, got.subspan(at, places.row_bytes));
+    ++covered;
+  }
+  read->rows.erase(read->rows.begin(), read->rows.begin() + static_cast<std::ptrdiff_t>(covered));
+
+  const bool again = result > 0 || result == -EINTR || result == -EAGAIN;
+  if (!read->rows.empty() && again && (covered > 0 || ++read->attempts < kMaxAttempts)) {
+    ++totals.retries;
+    read->offset = place_of(read->rows.front()) / kReadPage * kReadPage;
+    read->taken = false;
+    urgent.push_front(read);
+  } else {
+    for (const std::uint64_t row : read->rows) fail_row(row, failure(row, result));
+  }
+  by_slot[slot] = nullptr;
+  free_slots.push_back(slot);
+}
+
+void RowReader::Shared::deliver(std::uint64_t row, std::span<const std::byte> bytes) {
+  const auto at = pending.find(row);
+  if (at == pending.end()) return;
+  for (const Waiter& waiter : at->second.waiters) {
+    RowTicket::State& ticket = *waiter.ticket;
+    if (!ticket.abandoned)
+      std::memcpy(ticket.bytes.data() + waiter.index * bytes.size(), bytes.data(), bytes.size());
+    if (--ticket.outstanding == 0) ticket.ended.notify_all();
+  }
+  if (cache.insert(row, bytes, at->second.prefetched)) ++totals.prefetch_dropped;
+  pending.erase(at);
+}
+
+void RowReader::Shared::fail_row(std::uint64_t row, const Error& error) {
+  const auto at = pending.find(row);
+  if (at == pending.end()) return;
+  for (const Waiter& waiter : at->second.waiters) {
+    RowTicket::State& ticket = *waiter.ticket;
+    if (!ticket.abandoned) {
+      if (!ticket.error) ticket.error = error;
+      ++ticket.counts.failed;
+    }
+    ++totals.rows.failed;
+    if (--ticket.outstanding == 0) ticket.ended.notify_all();
+  }
+  if (at->second.prefetched) ++totals.prefetch_dropped;
+  pending.erase(at);
+}
+
+Error RowReader::Shared::failure(std::uint64_t row, std::int32_t result) const {
+  const std::uint64_t start = place_of(row), end = start + places.row_bytes;
+  const std::string what = fmt::format(
+      "row {} of the n-gram table, bytes {} to {} of '{}', cannot "
+      "be read: ",
+      row, start, end, file->path());
+  if (result < 0) {
+    return {ErrorCode::io, fmt::format("{}{} (errno {})", what,
+                                       std::generic_category().message(-result), -result)};
+  }
+  const auto now = file->size_now();
+  if (now && *now < end) {
+    return {ErrorCode::io,
+            fmt::format("{}the file has become shorter, {} bytes where {} were when it was opened",
+                        what, *now, file->size())};
+  }
+  return {ErrorCode::io, fmt::format("{}only {} bytes came", what, result)};
+}
+
+// ---- opening and closing
+
+Result<std::unique_ptr<RowReader>> RowReader::open(std::unique_ptr<File> file,
+                                                   const RowPlaces& places,
+                                                   const RowReaderOptions& options) {
+  const auto bytes = checked_mul(places.rows, places.row_bytes);
+  if (places.row_bytes == 0 || !bytes || !fits(places.offset, *bytes, file->size())) {
+    return fail(ErrorCode::corrupt, "{} rows of {} bytes from byte {} on do not lie in '{}'",
+                places.rows, places.row_bytes, places.offset, file->path());
+  }
+  auto shared = std::make_shared<Shared>();
+  shared->places = places;
+  shared->options = options;
+  // A row may begin at the last byte of a page.
+  std::size_t& slot_bytes = shared->options.queue.slot_bytes;
+  slot_bytes = std::max(slot_bytes, (places.row_bytes + 2 * kReadPage - 2) / kReadPage * kReadPage);
+  STRATA_ASSIGN(shared->queue, file->queue_reads(shared->options.queue));
+  shared->file = std::move(file);
+  const std::uint32_t depth = shared->queue->depth();
+  shared->buffer_bytes = depth * slot_bytes;
+  const std::uint64_t budget =
+      options.cache_bytes - std::min<std::uint64_t>(options.cache_bytes, shared->buffer_bytes);
+  STRATA_ASSIGN(shared->cache, RowCache::create(budget, places.row_bytes));
+  shared->how = shared->queue->description();
+  shared->by_slot.resize(depth);
+  for (std::uint32_t slot = depth; slot > 0; --slot) shared->free_slots.push_back(slot - 1);
+  try {
+    shared->thread = std::thread([reader = shared.get()] { reader->work(); });
+  } catch (const std::system_error& error) {
+    return fail(ErrorCode::exhausted, "no thread for reading could be started: {}", error.what());
+  }
+  return std::unique_ptr<RowReader>(new RowReader(std::move(shared)));
+}
+
+RowReader::~RowReader() {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->closing = true;
+    shared_->wake();
+  }
+  shared_->thread.join();
+}
+
+TableStats RowReader::stats() const {
+  const std::lock_guard lock(shared_->mutex);
+  TableStats stats = shared_->totals;
+  stats.how = shared_->how;
+  stats.read_p50 = shared_->read_times.percentile(0.5);
+  stats.read_p99 = shared_->read_times.percentile(0.99);
+  stats.wait_p50 = shared_->waits.percentile(0.5);
+  stats.wait_p99 = shared_->waits.percentile(0.99);
+  stats.cache_rows = shared_->cache.capacity();
+  stats.memory_bytes = shared_->cache.bytes() + shared_->buffer_bytes;
+  return stats;
+}
+
+void RowReader::reset() {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->cache.clear();
+  shared_->totals = {};
+  shared_->read_times.clear();
+  shared_->waits.clear();
+}
+
+}  // namespace strata
