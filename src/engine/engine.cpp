@@ -483,6 +483,7 @@ Result<std::unique_ptr<Engine>> Engine::open(FileSystem& files, const EngineOpti
   }
   LoadOptions load;
   load.table = options.ngram_table;
+  load.residence = options.residence;
   STRATA_ASSIGN(Network network, open_network(files, options.model_path, load));
   auto tokenizer = Tokenizer::from_gguf(network.file->metadata);
   if (!tokenizer) {

@@ -23,6 +23,7 @@
 #include "base/file.h"
 #include "base/result.h"
 #include "gguf/gguf.h"
+#include "model/residence.h"
 #include "ple/open_table.h"
 #include "tokenizer/tokenizer.h"
 
@@ -106,12 +107,13 @@ using RequestId = std::uint64_t;
 
 struct EngineOptions {
   std::string model_path;
-  std::uint32_t threads = 0;         // 0 = usable CPUs
-  std::uint32_t context = 0;         // tokens a request may hold; 0 = the model's own
-  std::uint32_t prompt_chunk = 512;  // rows of a prompt window, 1..2048
-  std::uint32_t parallel = 4;        // requests that may run at once
-  std::uint32_t queue_limit = 256;   // requests that may wait; one more is refused
-  TableOptions ngram_table;          // how the n-gram tables are read
+  std::uint32_t threads = 0;                   // 0 = usable CPUs
+  std::uint32_t context = 0;                   // tokens a request may hold; 0 = the model's own
+  std::uint32_t prompt_chunk = 512;            // rows of a prompt window, 1..2048
+  std::uint32_t parallel = 4;                  // requests that may run at once
+  std::uint32_t queue_limit = 256;             // requests that may wait; one more is refused
+  TableOptions ngram_table;                    // how the n-gram tables are read
+  Residence residence = Residence::automatic;  // of all other weights
 };
 
 // Fixed while the engine lives.

@@ -6,6 +6,7 @@
 
 #include "model/forward.h"
 #include "model/network.h"
+#include "model/residence.h"
 
 namespace strata {
 
@@ -13,6 +14,11 @@ inline Result<Network> open_network(FileSystem& files, const std::string& path,
                                     LoadOptions options = {}) {
   options.files = &files;
   STRATA_ASSIGN(GgufModel model, open_gguf(files, path));
+  // The n-gram tables have their own readers.
+  auto resident = make_resident(files, model, options.residence, [](const TensorView& tensor) {
+    return !tensor.name.ends_with("per_layer_token_embd.weight");
+  });
+  if (!resident) return with_context(std::move(resident).error(), fmt::format("model '{}'", path));
   auto network = load_network(std::make_shared<const GgufModel>(std::move(model)), options);
   if (!network) return with_context(std::move(network).error(), fmt::format("model '{}'", path));
   return network;

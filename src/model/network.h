@@ -10,6 +10,7 @@
 #include "compute/weights.h"
 #include "gguf/gguf.h"
 #include "model/hyperparams.h"
+#include "model/residence.h"
 #include "ple/ngram.h"
 #include "ple/open_table.h"
 
@@ -54,6 +55,7 @@ struct Network {
 };
 
 struct LoadOptions {
+  Residence residence = Residence::automatic;
   SelectionRule rule = SelectionRule::whole_blocks;
   // Where n-gram tables are read from if not from the mapped file; null: mapped.
   FileSystem* files = nullptr;

@@ -13,7 +13,6 @@
 namespace strata::cpu {
 namespace {
 
-
 class FloatProducts : public testing::TestWithParam<TensorType> {};
 
 // y by panels, as prompts are multiplied.

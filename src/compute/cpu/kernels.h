@@ -19,8 +19,8 @@ namespace strata::cpu {
 
 constexpr std::size_t kPanelRows = 64;  // outputs of one gemm panel
 constexpr std::size_t kLanes = 16;
-constexpr std::size_t kRun = 128;       // inputs of a run of float products
-constexpr std::size_t kFewTokens = 4;   // as many do without panels where there is a way
+constexpr std::size_t kRun = 128;      // inputs of a run of float products
+constexpr std::size_t kFewTokens = 4;  // as many do without panels where there is a way
 constexpr std::size_t kInt8LoopProducts = 16 * 64;  // of one iteration of int8_loop
 
 struct Kernels {

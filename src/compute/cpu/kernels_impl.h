@@ -238,9 +238,9 @@ STRATA_INLINE void q8_0_dwords(const std::byte* const* rows, std::size_t offset,
     const auto d = [&](std::size_t i) {
       return static_cast<short>(quant::load_u16(block(i, b).d));
     };
-    scales[b] = (Lanes)_mm512_cvtph_ps(
-        _mm256_setr_epi16(d(0), d(1), d(2), d(3), d(4), d(5), d(6), d(7), d(8), d(9), d(10), d(11),
-                          d(12), d(13), d(14), d(15)));
+    scales[b] = (Lanes)_mm512_cvtph_ps(_mm256_setr_epi16(d(0), d(1), d(2), d(3), d(4), d(5), d(6),
+                                                         d(7), d(8), d(9), d(10), d(11), d(12),
+                                                         d(13), d(14), d(15)));
   }
 #else
   alignas(64) std::byte codes[kLanes][64];
@@ -262,8 +262,7 @@ STRATA_INLINE IntLanes byte_on_top(const IntLanes& dwords, int j) {
   const int place = 0x00808080 | (j << 24);
   const __m512i lanes = _mm512_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12);
   return (IntLanes)_mm512_shuffle_epi8(
-      (__m512i)dwords,
-      _mm512_add_epi32(_mm512_set1_epi32(place), _mm512_slli_epi32(lanes, 24)));
+      (__m512i)dwords, _mm512_add_epi32(_mm512_set1_epi32(place), _mm512_slli_epi32(lanes, 24)));
 #else
   return (dwords << (24 - 8 * j)) & static_cast<std::int32_t>(0xff000000);
 #endif
@@ -324,8 +323,7 @@ static void pack_floats(const float* const* rows, std::size_t depth, float* pane
   std::size_t k = 0;
   for (; k + kLanes <= depth; k += kLanes) pack_f32(bytes, k, panel + k * kPanelRows);
   for (; k < depth; ++k)
-    for (std::size_t i = 0; i < kLanes; ++i)
-      panel[k * kPanelRows + i] = rows[i][k];
+    for (std::size_t i = 0; i < kLanes; ++i) panel[k * kPanelRows + i] = rows[i][k];
 }
 
 static float dot(const float* a, const float* b, std::size_t n) {
