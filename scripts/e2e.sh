@@ -11,9 +11,13 @@ export STRATA_PROGRAM="${STRATA_PROGRAM:-build/release/strata}"
 case "${1:-}" in
   --list)
     echo openai-client
+    echo anthropic-client
+    echo ai-sdk
     echo evaluation
     ;;
   openai-client) exec node tests/e2e/openai_client.mjs ;;
+  anthropic-client) exec node tests/e2e/anthropic_client.mjs ;;
+  ai-sdk) exec node tests/e2e/ai_sdk.mjs ;;
   # at least 175 of the 200 prompts, and 42 of the 44 tool calls
   evaluation) exec node tests/e2e/eval.mjs --min 87.5 --min-tools 95.4 ;;
   *)

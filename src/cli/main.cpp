@@ -3,52 +3,20 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <exception>
-#include <numeric>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
+#include "base/nearest.h"
 #include "cli/command.h"
 #include "cli/version.h"
 
 namespace strata {
 namespace {
-
-// Levenshtein distance.
-std::size_t edits_between(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
-    }
-  }
-  return row.back();
-}
-
-// The name that was probably meant: at most a third of its letters differ.
-std::optional<std::string> nearest(std::string_view given, const std::vector<std::string>& names) {
-  std::optional<std::string> best;
-  std::size_t least = std::max<std::size_t>(2, given.size() / 3) + 1;
-  for (const std::string& name : names) {
-    const std::size_t edits = edits_between(given, name);
-    if (edits < least && edits < name.size()) {
-      least = edits;
-      best = name;
-    }
-  }
-  return best;
-}
 
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
@@ -73,7 +41,8 @@ std::string unexpected(const CLI::App& app) {
   const std::string of = chosen == &app ? "" : fmt::format(" of '{}'", chosen->get_name());
   const std::string kind = is_option ? "option" : chosen == &app ? "command" : "argument";
   std::string text = fmt::format("unknown {} '{}'{}", kind, word, of);
-  if (const auto near = nearest(word, names))
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  if (const auto near = nearest(word, views))
     return fmt::format("{}; did you mean '{}'?", text, *near);
   return fmt::format("{}; '{} --help' lists what there is", text,
                      chosen == &app ? "strata" : "strata " + chosen->get_name());

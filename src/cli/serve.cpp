@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/default_model.h"
+#include "cli/version.h"
 #include "engine/engine.h"
 #include "server/api.h"
 #include "server/http.h"
@@ -31,6 +32,7 @@ constexpr int kInterrupted = 130;                    // exit code of a second si
 
 struct ServeArguments {
   EngineOptions engine;
+  server::ServiceOptions service;
   std::string host = "127.0.0.1";
   std::uint16_t port = 8080;
 };
@@ -94,7 +96,10 @@ Result<int> run_serve(ServeArguments& arguments) {
   STRATA_ASSIGN(const auto listener, server::HttpServer::listen(std::move(http)));
   STRATA_ASSIGN(arguments.engine.model_path, model_or_default(arguments.engine.model_path));
   STRATA_TRY(StopSignal::install());
-  server::Api api(arguments.host);
+  server::ApiOptions options;
+  options.access.bound_host = arguments.host;
+  options.version = version_number();
+  server::Api api(std::move(options));
   STRATA_TRY(listener->start([&api](const server::HttpRequest& request,
                                     const std::shared_ptr<server::ResponseWriter>& writer) {
     api.handle(request, writer);
@@ -103,7 +108,8 @@ Result<int> run_serve(ServeArguments& arguments) {
   // A failure below must not leave handlers with an Api that is gone.
   const auto serve = [&]() -> Status {
     STRATA_ASSIGN(const auto engine, Engine::open(real_files(), arguments.engine));
-    STRATA_ASSIGN(std::shared_ptr<server::Service> service, server::Service::create(*engine));
+    STRATA_ASSIGN(std::shared_ptr<server::Service> service,
+                  server::Service::create(*engine, arguments.service));
     api.set_service(service);
     print_addresses(arguments, listener->port(), engine->facts());
     StopSignal::wait();
@@ -139,6 +145,10 @@ void register_serve(CLI::App& app, Invocation& invocation) {
   serve->add_option("--parallel", arguments->engine.parallel, "Answers made at the same time")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
+  serve->add_flag("--fit-max-tokens", arguments->service.fit_max_tokens,
+                  "Shorten an answer's limit to the room in the context instead of refusing it");
+  serve->add_flag("--parity", arguments->service.parity,
+                  "Pin every default that changes output, for evaluations");
   serve->callback(
       [arguments, &invocation] { invocation.run = [arguments] { return run_serve(*arguments); }; });
 }

@@ -138,16 +138,21 @@ Result<server::ChatResult> Talk::ask(const std::string& text, const Print& print
   const auto queue = std::make_shared<Queue>();
   const auto observer = std::make_shared<Observer>(print);
   const CatchInterrupt interrupt;
-  const auto id = service_->chat(
-      std::move(request), [queue](std::function<void()> work) { queue->post(std::move(work)); },
-      observer);
-  if (!id) {
+  const auto start = [&]() -> server::Answer<std::vector<RequestId>> {
+    auto prepared = service_->prepare(std::move(request));
+    if (!prepared) return tl::unexpected(std::move(prepared).error());
+    return service_->start(
+        std::move(*prepared), [queue](std::function<void()> work) { queue->post(std::move(work)); },
+        {observer});
+  };
+  const auto ids = start();
+  if (!ids) {
     conversation_.messages.pop_back();
-    return fail(ErrorCode::invalid_argument, "{}", id.error().message);
+    return fail(ErrorCode::invalid_argument, "{}", ids.error().message);
   }
   while (!observer->done()) {
     if (const auto work = queue->next()) work();
-    if (CatchInterrupt::take()) service_->cancel(*id);
+    if (CatchInterrupt::take()) service_->cancel(*ids);
   }
   const server::ChatResult& result = observer->result();
   if (result.finish == server::ChatFinish::error) {

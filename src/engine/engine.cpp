@@ -66,6 +66,7 @@ EngineFacts facts_of(const Network& network, const Tokenizer& tokenizer, const B
   facts.parameters = network.parameters;
   facts.weight_bytes = network.weight_bytes;
   facts.threads = backend.threads();
+  facts.parallel = options.parallel;
   facts.isa = backend.isa();
   facts.has_draft_block = network.draft.has_value();
   facts.default_sampling = default_sampling(m);

@@ -127,7 +127,8 @@ struct EngineFacts {
   std::uint64_t parameters = 0;
   std::uint64_t weight_bytes = 0;
   std::uint32_t threads = 0;
-  std::string isa;  // of the kernels in use
+  std::uint32_t parallel = 1;  // requests that may run at once
+  std::string isa;             // of the kernels in use
   bool has_draft_block = false;
   Sampling default_sampling;      // the model file's own (general.sampling.*), else built-in
   std::vector<TokenId> stop_ids;  // the model file's own

@@ -2,8 +2,25 @@
 
 #include <algorithm>
 
+#include "tokenizer/utf8_stream.h"
+
 namespace strata::server {
 namespace {
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
+  }
+  return out;
+}
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kSpaces = " \t\r\n";
+  const std::size_t begin = text.find_first_not_of(kSpaces);
+  if (begin == text.npos) return {};
+  return text.substr(begin, text.find_last_not_of(kSpaces) - begin + 1);
+}
 
 bool local_name(std::string_view host) {
   return is_loopback(host) || host.ends_with(".localhost");
@@ -12,60 +29,169 @@ bool local_name(std::string_view host) {
 bool json_content(const HttpRequest& request) {
   const std::string* header = request.header("Content-Type");
   if (header == nullptr) return false;
-  std::string type = header->substr(0, header->find(';'));
-  type.erase(std::remove(type.begin(), type.end(), ' '), type.end());
-  std::transform(type.begin(), type.end(), type.begin(), [](unsigned char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : static_cast<char>(c);
-  });
+  const std::string type = lower(trimmed(std::string_view(*header).substr(0, header->find(';'))));
   return type == "application/json" ||
          (type.starts_with("application/") && type.ends_with("+json"));
 }
 
-// Pages of this machine; programs with a scheme of their own (extensions, desktop applications).
-bool origin_allowed(std::string_view origin, std::string_view bound_host) {
+// Code points below 256 of UTF-8 text as single bytes; nothing if there are others or none above
+// 127: then the forms do not differ.
+std::optional<std::string> latin1(std::string_view text) {
+  std::string out;
+  bool differs = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte < 0x80) {
+      out += text[i];
+    } else if ((byte == 0xC2 || byte == 0xC3) && i + 1 < text.size()) {
+      const auto next = static_cast<unsigned char>(text[++i]);
+      out += static_cast<char>(((byte & 3u) << 6) | (next & 0x3Fu));
+      differs = true;
+    } else {
+      return std::nullopt;
+    }
+  }
+  return differs ? std::optional(out) : std::nullopt;
+}
+
+bool contains(const std::vector<std::string>& list, std::string_view value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+std::string_view key_of(const HttpRequest& request) {
+  if (const std::string* header = request.header("Authorization")) {
+    constexpr std::string_view kBearer = "bearer ";
+    if (lower(std::string_view(*header).substr(0, kBearer.size())) == kBearer) {
+      return trimmed(std::string_view(*header).substr(kBearer.size()));
+    }
+  }
+  const std::string* header = request.header("x-api-key");
+  return header == nullptr ? std::string_view() : trimmed(*header);
+}
+
+}  // namespace
+
+bool equal_in_constant_time(std::string_view secret, std::string_view given) {
+  unsigned difference = secret.size() == given.size() ? 0u : 1u;
+  for (std::size_t i = 0; i < secret.size(); ++i) {
+    const char other = given.empty() ? '\0' : given[i % given.size()];
+    difference |= static_cast<unsigned char>(secret[i]) ^ static_cast<unsigned char>(other);
+  }
+  return difference == 0;
+}
+
+std::string host_name(std::string_view authority) {
+  if (authority.starts_with('[')) {
+    return lower(authority.substr(1, authority.find(']') - 1));
+  }
+  return lower(authority.substr(0, authority.find(':')));
+}
+
+Result<std::vector<std::string>> split_keys(std::string_view text, std::string_view source) {
+  std::vector<std::string> keys;
+  for (;;) {
+    const std::size_t comma = text.find(',');
+    const std::string_view key = trimmed(text.substr(0, comma));
+    if (key.empty()) {
+      return fail(ErrorCode::invalid_argument, "{} holds an empty key; leave it out or give one",
+                  source);
+    }
+    keys.emplace_back(key);
+    if (comma == text.npos) return keys;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+Access::Access(AccessRules rules) : rules_(std::move(rules)) {
+  for (const std::string& key : rules_.keys) {
+    forms_.push_back(key);
+    if (auto other = latin1(key)) forms_.push_back(std::move(*other));
+  }
+  for (std::string& host : rules_.allowed_hosts) host = lower(host);
+}
+
+// All keys are looked at, whichever fits.
+bool Access::key_known(std::string_view given) const {
+  bool known = false;
+  for (const std::string& key : forms_) known |= equal_in_constant_time(key, given);
+  return known;
+}
+
+bool Access::host_allowed(std::string_view name) const {
+  if (local_name(name) || is_ip_address(name) || name == lower(rules_.bound_host)) return true;
+  return std::any_of(rules_.allowed_hosts.begin(), rules_.allowed_hosts.end(),
+                     [&](std::string_view allowed) {
+                       if (allowed == "*") return true;
+                       if (allowed.starts_with('.')) {
+                         return name.ends_with(allowed) || name == allowed.substr(1);
+                       }
+                       return name == allowed;
+                     });
+}
+
+// Pages of this machine, configured ones, and programs with a scheme of their own (extensions,
+// desktop applications).
+bool Access::origin_allowed(std::string_view origin) const {
+  if (contains(rules_.trusted_origins, origin) || contains(rules_.cors_origins, origin)) {
+    return true;
+  }
   const std::size_t mark = origin.find("://");
   if (mark == origin.npos) return false;  // "null" too
   const std::string_view scheme = origin.substr(0, mark);
   if (scheme != "http" && scheme != "https") return true;
   const std::string host = host_name(origin.substr(mark + 3));
-  return local_name(host) || host == bound_host;
+  if (local_name(host) || host == lower(rules_.bound_host)) return true;
+  return std::any_of(rules_.allowed_hosts.begin(), rules_.allowed_hosts.end(),
+                     [&](std::string_view allowed) {
+                       if (allowed.starts_with('.')) return host.ends_with(allowed);
+                       return host == allowed;  // "*" is about names of this server, not of pages
+                     });
 }
 
-}  // namespace
-
-std::string host_name(std::string_view authority) {
-  std::string_view host;
-  if (authority.starts_with('[')) {
-    host = authority.substr(1, authority.find(']') - 1);
-  } else {
-    host = authority.substr(0, authority.find(':'));
+Answer<void> Access::check(const HttpRequest& request, bool open_to_all, bool state) const {
+  const bool asks = needs_key();
+  if (asks && !open_to_all && !key_known(key_of(request))) {
+    return refuse(401, "",
+                  "this server asks for a key; send it as 'Authorization: Bearer KEY' or "
+                  "'x-api-key: KEY'");
   }
-  std::string name(host);
-  for (char& c : name) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
-  }
-  return name;
-}
-
-Answer<void> check_access(const HttpRequest& request, std::string_view bound_host) {
-  if (const std::string* host = request.header("Host"); host != nullptr && !host->empty()) {
+  if (const std::string* host = request.header("Host");
+      !asks && host != nullptr && !host->empty()) {
     const std::string name = host_name(*host);
-    if (!local_name(name) && !is_ip_address(name) && name != bound_host) {
+    if (!host_allowed(name)) {
       return refuse(403, "",
-                    "this server does not answer for the host '{}'; use localhost or an IP address",
+                    "this server does not answer for the host '{}'; use localhost or an IP "
+                    "address, or list the name in 'allowed_hosts'",
                     name);
     }
   }
-  if (request.method != "POST") return {};
+  if (request.method == "GET" || request.method == "HEAD" || request.method == "OPTIONS") return {};
+  if (asks && !state) return {};
   const std::string* origin = request.header("Origin");
   if (origin == nullptr) return {};
-  if (!origin_allowed(*origin, bound_host)) {
+  if (!origin_allowed(*origin)) {
     return refuse(403, "", "pages of '{}' may not use this server", *origin);
   }
-  if (!json_content(request)) {
+  if (!request.body.empty() && !json_content(request)) {
     return refuse(415, "", "send the body with Content-Type: application/json");
   }
   return {};
+}
+
+std::vector<std::pair<std::string, std::string>> Access::cors_headers(const HttpRequest& request,
+                                                                      bool preflight) const {
+  const std::string* origin = request.header("Origin");
+  if (rules_.cors_origins.empty() || !request.path.starts_with("/v1/")) return {};
+  std::vector<std::pair<std::string, std::string>> headers = {{"Vary", "Origin"}};
+  if (origin == nullptr || !contains(rules_.cors_origins, *origin)) return headers;
+  headers.emplace_back("Access-Control-Allow-Origin", *origin);
+  if (!preflight) return headers;
+  headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
+  if (const std::string* asked = request.header("Access-Control-Request-Headers")) {
+    headers.emplace_back("Access-Control-Allow-Headers", *asked);
+  }
+  headers.emplace_back("Access-Control-Max-Age", "600");
+  return headers;
 }
 
 }  // namespace strata::server

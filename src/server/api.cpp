@@ -4,8 +4,11 @@
 #include <boost/json.hpp>
 #include <optional>
 
-#include "server/access.h"
+#include "server/anthropic.h"
 #include "server/openai_chat.h"
+#include "server/openai_completions.h"
+#include "server/status_api.h"
+#include "server/token_api.h"
 
 namespace strata::server {
 
@@ -13,54 +16,26 @@ namespace json = boost::json;
 
 namespace {
 
-using Writer = std::shared_ptr<ResponseWriter>;
+// A request on its way to its path's function.
+struct Call {
+  StatusContext context;
+  const HttpRequest& request;
+  const Writer& writer;
 
-void send_json(ResponseWriter& writer, const json::object& body, unsigned status = 200) {
-  HttpResponse response;
-  response.status = status;
-  response.body = json::serialize(body);
-  writer.send(std::move(response));
+  const ServicePtr& service() const { return context.service; }
+};
+
+bool anthropic_path(std::string_view path) {
+  return path.starts_with("/v1/messages");
 }
 
-void send_error(ResponseWriter& writer, const ApiError& error,
+void send_error(ResponseWriter& writer, const ApiError& error, std::string_view path,
                 std::vector<std::pair<std::string, std::string>> headers = {}) {
   HttpResponse response;
   response.status = error.status;
   response.headers = std::move(headers);
-  response.body = openai_error_body(error);
+  response.body = anthropic_path(path) ? anthropic_error_body(error) : openai_error_body(error);
   writer.send(std::move(response));
-}
-
-json::object model_entry(const Service& service) {
-  const EngineFacts& facts = service.facts();
-  return {
-      {"id", facts.model_name},
-      {"object", "model"},
-      {"created", service.started()},
-      {"owned_by", "strata"},
-      {"status", {{"value", "loaded"}}},
-      {"meta",
-       {{"n_ctx", facts.context},
-        {"n_vocab", facts.vocabulary},
-        {"n_params", facts.parameters},
-        {"size", facts.weight_bytes},
-        {"architecture", facts.architecture}}},
-      {"architecture",
-       {{"input_modalities", json::array{"text"}}, {"output_modalities", json::array{"text"}}}}};
-}
-
-void health(Service& service, const HttpRequest&, const Writer& writer) {
-  send_json(*writer, {{"status", "ok"},
-                      {"service", "strata"},
-                      {"model", service.facts().model_name},
-                      {"max_context", service.facts().context},
-                      {"images", false},
-                      {"api_key", false},
-                      {"loaded", true}});
-}
-
-void models(Service& service, const HttpRequest&, const Writer& writer) {
-  send_json(*writer, {{"object", "list"}, {"data", json::array{model_entry(service)}}});
 }
 
 // "%2F" to "/"; a broken escape stays as it is.
@@ -86,48 +61,186 @@ std::string percent_decoded(std::string_view text) {
   return out;
 }
 
-constexpr std::string_view kModelPrefix = "/v1/models/";
-
-void one_model(Service& service, const HttpRequest& request, const Writer& writer) {
-  const std::string id =
-      percent_decoded(std::string_view(request.path).substr(kModelPrefix.size()));
-  if (id == service.facts().model_name) return send_json(*writer, model_entry(service));
-  // The name comes from outside and may be no text at all.
-  ApiError error{404, "there is no such model; GET /v1/models lists what is served", "model",
-                 "model_not_found"};
-  send_error(*writer, error);
+// The value of a query's member, decoded.
+std::optional<std::string> query_value(std::string_view query, std::string_view name) {
+  while (!query.empty()) {
+    const std::size_t end = query.find('&');
+    const std::string_view pair = query.substr(0, end);
+    const std::size_t equal = pair.find('=');
+    if (pair.substr(0, equal) == name) {
+      return equal == pair.npos ? std::string() : percent_decoded(pair.substr(equal + 1));
+    }
+    if (end == query.npos) break;
+    query.remove_prefix(end + 1);
+  }
+  return std::nullopt;
 }
 
-void chat_completions(Service& service, const HttpRequest& request, const Writer& writer) {
-  serve_openai_chat(service, request, writer);
+constexpr std::string_view kModelPrefix = "/v1/models/";
+constexpr std::string_view kSlotPrefix = "/slots/";
+
+ApiError no_such_model() {
+  // The name comes from outside and may be no text at all.
+  return {404, "there is no such model; GET /v1/models lists what is served", "model",
+          "model_not_found"};
+}
+
+void health(const Call& call) {
+  send_json(*call.writer, health_json(call.context));
+}
+void models(const Call& call) {
+  send_json(*call.writer, models_json(call.context));
+}
+void one_model(const Call& call) {
+  const std::string id =
+      percent_decoded(std::string_view(call.request.path).substr(kModelPrefix.size()));
+  if (!call.service()->serves(id)) return send_openai_error(*call.writer, no_such_model());
+  send_json(*call.writer, model_json(*call.service(), id));
+}
+void props(const Call& call) {
+  const auto model = query_value(call.request.query, "model");
+  if (model && !call.service()->serves(*model)) {
+    return send_openai_error(*call.writer, no_such_model());
+  }
+  send_json(*call.writer, props_json(call.context));
+}
+void slots(const Call& call) {
+  send_json(*call.writer, slots_json(call.context));
+}
+void slot_action(const Call& call) {
+  const std::string action = query_value(call.request.query, "action").value_or("");
+  if (action != "save" && action != "restore" && action != "erase") {
+    return send_openai_error(*call.writer,
+                             {400, "'action' must be save, restore or erase", "action", {}});
+  }
+  send_openai_error(*call.writer, {501,
+                                   "slots cannot be saved, restored or erased: the engine keeps "
+                                   "no conversation after its answer",
+                                   "action", "not_supported"});
+}
+void status(const Call& call) {
+  send_json(*call.writer, activity_json(call.context));
+}
+void full_status(const Call& call) {
+  send_json(*call.writer, status_json(call.context));
+}
+void metrics(const Call& call) {
+  HttpResponse response;
+  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  response.body = metrics_text(call.context);
+  call.writer->send(std::move(response));
+}
+
+void chat_completions(const Call& call) {
+  serve_openai_chat(call.service(), call.request, call.writer);
+}
+void completions(const Call& call) {
+  serve_openai_completions(call.service(), call.request, call.writer);
+}
+void messages(const Call& call) {
+  serve_anthropic_messages(call.service(), call.request, call.writer);
+}
+void count_tokens(const Call& call) {
+  serve_anthropic_count(call.service(), call.request, call.writer);
+}
+void tokenize(const Call& call) {
+  serve_tokenize(call.service(), call.request, call.writer);
+}
+void detokenize(const Call& call) {
+  serve_detokenize(call.service(), call.request, call.writer);
+}
+void apply_template(const Call& call) {
+  serve_apply_template(call.service(), call.request, call.writer);
+}
+void not_built(const Call& call) {
+  send_openai_error(*call.writer, {501,
+                                   fmt::format("{} is not supported: this server writes text and "
+                                               "does nothing else",
+                                               call.request.path),
+                                   {},
+                                   "not_supported"});
 }
 
 struct Route {
   std::string_view method;
   std::string_view path;
-  void (*serve)(Service&, const HttpRequest&, const Writer&);
+  void (*serve)(const Call&);
+  bool open_to_all = false;  // without a key
+  bool state = false;        // changes the server itself
 };
 
 constexpr std::array kRoutes = {
-    Route{"GET", "/health", health},
-    Route{"GET", "/api/health", health},
+    Route{"GET", "/health", health, true},
+    Route{"GET", "/api/health", health, true},
+    Route{"GET", "/v1/health", health, true},
     Route{"GET", "/v1/models", models},
     Route{"GET", "/models", models},
+    Route{"GET", "/props", props},
+    Route{"GET", "/slots", slots},
+    Route{"GET", "/status", status},
+    Route{"GET", "/v1/status", full_status},
+    Route{"GET", "/metrics", metrics},
     Route{"POST", "/v1/chat/completions", chat_completions},
     Route{"POST", "/chat/completions", chat_completions},
+    Route{"POST", "/v1/completions", completions},
+    Route{"POST", "/completions", completions},
+    Route{"POST", "/v1/messages", messages},
+    Route{"POST", "/v1/messages/count_tokens", count_tokens},
+    Route{"POST", "/tokenize", tokenize},
+    Route{"POST", "/v1/tokenize", tokenize},
+    Route{"POST", "/detokenize", detokenize},
+    Route{"POST", "/v1/detokenize", detokenize},
+    Route{"POST", "/apply-template", apply_template},
+    Route{"POST", "/v1/embeddings", not_built},
+    Route{"POST", "/embeddings", not_built},
+    Route{"POST", "/embedding", not_built},
+    Route{"POST", "/v1/rerank", not_built},
+    Route{"POST", "/rerank", not_built},
+    Route{"POST", "/v1/images/generations", not_built},
+    Route{"POST", "/v1/audio/speech", not_built},
+    Route{"POST", "/v1/audio/transcriptions", not_built},
+    Route{"POST", "/v1/moderations", not_built},
 };
 
-std::optional<Route> find_route(std::string_view path) {
+// The path's route for the method; if only other methods are known there, one of those.
+std::optional<Route> find_route(std::string_view path, std::string_view method) {
+  std::optional<Route> other;
   for (const Route& route : kRoutes) {
-    if (route.path == path) return route;
+    if (route.path != path) continue;
+    if (route.method == method) return route;
+    other = route;
   }
   if (path.starts_with(kModelPrefix)) return Route{"GET", path, one_model};
-  return std::nullopt;
+  if (path.starts_with(kSlotPrefix)) return Route{"POST", path, slot_action, false, true};
+  return other;
 }
 
 bool is_health(std::string_view path) {
-  return path == "/health" || path == "/api/health";
+  return path == "/health" || path == "/api/health" || path == "/v1/health";
 }
+
+// Adds headers to whatever is answered.
+class HeadedWriter final : public ResponseWriter {
+ public:
+  HeadedWriter(Writer inner, std::vector<std::pair<std::string, std::string>> headers)
+      : inner_(std::move(inner)), headers_(std::move(headers)) {}
+  void send(HttpResponse response) override { inner_->send(with_headers(std::move(response))); }
+  void begin_stream(HttpResponse head, std::string keep_alive) override {
+    inner_->begin_stream(with_headers(std::move(head)), std::move(keep_alive));
+  }
+  void write(std::string piece) override { inner_->write(std::move(piece)); }
+  void end_stream() override { inner_->end_stream(); }
+  void on_close(std::function<void()> function) override { inner_->on_close(std::move(function)); }
+  void post(std::function<void()> function) override { inner_->post(std::move(function)); }
+
+ private:
+  HttpResponse with_headers(HttpResponse response) const {
+    response.headers.insert(response.headers.end(), headers_.begin(), headers_.end());
+    return response;
+  }
+  Writer inner_;
+  std::vector<std::pair<std::string, std::string>> headers_;
+};
 
 }  // namespace
 
@@ -136,50 +249,71 @@ void Api::set_service(std::shared_ptr<Service> service) {
   service_ = std::move(service);
 }
 
+void Api::set_reason(std::string reason) {
+  const std::lock_guard lock(mutex_);
+  reason_ = std::move(reason);
+}
+
 std::shared_ptr<Service> Api::service() {
   const std::lock_guard lock(mutex_);
   return service_;
 }
 
-void Api::handle(const HttpRequest& request, const Writer& writer) {
-  if (auto allowed = check_access(request, bound_host_); !allowed) {
-    return send_error(*writer, allowed.error());
+std::string Api::reason() {
+  const std::lock_guard lock(mutex_);
+  return reason_;
+}
+
+void Api::handle(const HttpRequest& request, const Writer& bare_writer) {
+  const bool options = request.method == "OPTIONS";
+  Writer writer = bare_writer;
+  if (auto headers = access_.cors_headers(request, options); !headers.empty()) {
+    writer = std::make_shared<HeadedWriter>(bare_writer, std::move(headers));
   }
-  if (request.method == "OPTIONS") {
+  const std::string_view path = request.path;
+  const auto route = find_route(path, request.method == "HEAD" ? "GET" : request.method);
+  const bool open_to_all = options || (route && route->open_to_all);
+  if (auto allowed = access_.check(request, open_to_all, route && route->state); !allowed) {
+    std::vector<std::pair<std::string, std::string>> headers;
+    if (allowed.error().status == 401) headers.emplace_back("WWW-Authenticate", "Bearer");
+    return send_error(*writer, allowed.error(), path, std::move(headers));
+  }
+  if (options) {
     HttpResponse response;
     response.status = 204;
     return writer->send(std::move(response));
   }
-  const auto route = find_route(request.path);
   if (!route) {
     return send_error(
-        *writer,
-        {404, "there is nothing at this path; docs/api.md lists what is", {}, "not_found"});
+        *writer, {404, "there is nothing at this path; docs/api.md lists what is", {}, "not_found"},
+        path);
   }
   const bool head = request.method == "HEAD" && route->method == "GET";
   if (request.method != route->method && !head) {
     return send_error(*writer, {405, fmt::format("this path takes {} only", route->method), {}, {}},
-                      {{"Allow", std::string(route->method)}});
+                      path, {{"Allow", std::string(route->method)}});
   }
   if (const std::string* encoding = request.header("Content-Encoding");
       encoding != nullptr && *encoding != "identity" && !encoding->empty()) {
     return send_error(*writer,
-                      {415, "compressed bodies are not supported; send plain JSON", {}, {}});
+                      {415, "compressed bodies are not supported; send plain JSON", {}, {}}, path);
   }
-  const auto current = service();
-  if (current == nullptr) {
-    if (is_health(request.path)) {
-      return send_json(*writer, {{"status", "loading"}, {"service", "strata"}, {"loaded", false}},
-                       503);
+  const Call call{{service(), version_, access_.needs_key()}, request, writer};
+  if (call.service() == nullptr) {
+    if (is_health(path)) {
+      return send_json(
+          *writer,
+          {{"status", "loading"}, {"service", "strata"}, {"loaded", false}, {"reason", reason()}},
+          503);
     }
-    return send_error(*writer, {503, "the model is being loaded; try again shortly", {}, {}},
-                      {{"Retry-After", "1"}});
+    return send_error(*writer, {503, reason(), {}, {}}, path, {{"Retry-After", "1"}});
   }
-  route->serve(*current, request, writer);
+  route->serve(call);
 }
 
-std::string http_error_body(unsigned status, std::string_view message) {
-  return openai_error_body({status, std::string(message), {}, {}});
+std::string http_error_body(unsigned status, std::string_view message, std::string_view path) {
+  const ApiError error{status, std::string(message), {}, {}};
+  return anthropic_path(path) ? anthropic_error_body(error) : openai_error_body(error);
 }
 
 }  // namespace strata::server

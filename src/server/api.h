@@ -1,34 +1,44 @@
-// The server's face: which path and method goes to which dialect.
+// The server's face: which path and method goes to which dialect, and who may use it.
 #pragma once
 
 #include <memory>
 #include <mutex>
 #include <string>
 
+#include "server/access.h"
 #include "server/http.h"
 #include "server/service.h"
 
 namespace strata::server {
 
+struct ApiOptions {
+  AccessRules access;
+  std::string version = "unknown";  // of the program
+};
+
 class Api {
  public:
-  explicit Api(std::string bound_host) : bound_host_(std::move(bound_host)) {}
+  explicit Api(ApiOptions options = {})
+      : access_(options.access), version_(std::move(options.version)) {}
 
-  // Until then, everything that needs the model is answered 503.
+  // Until then, everything that needs the model is answered 503, with this reason.
   void set_service(std::shared_ptr<Service> service);
-  // Thread safe. The writer's on_close function refers to the service, so the Api must outlive the
-  // HTTP server's run.
+  void set_reason(std::string reason);
+  // Thread safe. The Api must outlive the HTTP server's run.
   void handle(const HttpRequest& request, const std::shared_ptr<ResponseWriter>& writer);
 
  private:
   std::shared_ptr<Service> service();
+  std::string reason();
 
-  std::string bound_host_;
+  Access access_;
+  std::string version_;
   std::mutex mutex_;
   std::shared_ptr<Service> service_;
+  std::string reason_ = "the model is being loaded; try again shortly";
 };
 
-// An HttpServer's error_body in OpenAI's form.
-std::string http_error_body(unsigned status, std::string_view message);
+// An HttpServer's error_body, in the form of the path's dialect.
+std::string http_error_body(unsigned status, std::string_view message, std::string_view path);
 
 }  // namespace strata::server

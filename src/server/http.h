@@ -81,8 +81,9 @@ struct HttpOptions {
   std::uint16_t port = 8080;       // 0: any free one
   std::uint32_t threads = 2;
   HttpLimits limits;
-  // The JSON body of an answer that HTTP itself gives.
-  std::function<std::string(unsigned status, std::string_view message)> error_body;
+  // The JSON body of an answer that HTTP itself gives; `path` is empty if it is not known yet.
+  std::function<std::string(unsigned status, std::string_view message, std::string_view path)>
+      error_body;
 };
 
 class HttpServer {

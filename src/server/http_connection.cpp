@@ -194,6 +194,7 @@ void Connection::parse() {
 void Connection::begin_request() {
   const HttpLimits& limits = context_->limits;
   phase_ = Phase::header;
+  path_.clear();
   parser_.emplace();
   parser_->eager(true);
   parser_->header_limit(limits.header_bytes);
@@ -208,6 +209,7 @@ bool Connection::check_header() {
   phase_ = Phase::body;
   const auto& message = parser_->get();
   head_only_ = message.method() == http::verb::head;
+  remember_path();
   read_deadline_.set(context_->limits.body_time, [self = shared_from_this()] {
     self->refuse(408, "the request's body did not arrive in time");
   });
@@ -227,8 +229,16 @@ bool Connection::check_header() {
   return true;
 }
 
+// For errors, which have the form of the path's dialect.
+void Connection::remember_path() {
+  HttpRequest target;
+  split_target(text_of(parser_->get().target()), target);
+  path_ = std::move(target.path);
+}
+
 void Connection::refuse_parse(const boost::system::error_code& error) {
   const HttpLimits& limits = context_->limits;
+  remember_path();
   if (error == http::error::header_limit) {
     return refuse(431, fmt::format("the request's headers exceed the limit of {} bytes",
                                    limits.header_bytes));
@@ -240,6 +250,10 @@ void Connection::refuse_parse(const boost::system::error_code& error) {
   refuse(400, fmt::format("this is no valid HTTP request: {}", error.message()));
 }
 
+std::string Connection::error_body(unsigned status, std::string_view message) const {
+  return context_->error_body ? context_->error_body(status, message, path_) : std::string();
+}
+
 // Answers a request that does not reach the handler, and closes.
 void Connection::refuse(unsigned status, std::string_view message) {
   if (phase_ == Phase::busy || phase_ == Phase::draining || phase_ == Phase::closed) return;
@@ -249,7 +263,7 @@ void Connection::refuse(unsigned status, std::string_view message) {
   read_deadline_.clear();
   HttpResponse response;
   response.status = status;
-  response.body = context_->error_body ? context_->error_body(status, message) : std::string();
+  response.body = error_body(status, message);
   send(++exchange_, std::move(response));
   read();
 }
@@ -334,7 +348,7 @@ void Connection::abandoned(std::uint64_t exchange) {
   HttpResponse response;
   response.status = 500;
   const std::string_view message = "the request was given up by the server";
-  response.body = context_->error_body ? context_->error_body(500, message) : std::string();
+  response.body = error_body(500, message);
   send(exchange, std::move(response));
 }
 

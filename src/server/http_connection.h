@@ -24,7 +24,7 @@ namespace strata::server {
 struct ConnectionContext {
   HttpLimits limits;
   HttpHandler handler;
-  std::function<std::string(unsigned, std::string_view)> error_body;
+  std::function<std::string(unsigned, std::string_view, std::string_view)> error_body;
   std::atomic<bool> stopping{false};
   std::atomic<std::size_t> open{0};
 };
@@ -71,6 +71,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void begin_request();
   bool check_header();  // false: refused
   void refuse(unsigned status, std::string_view message);
+  std::string error_body(unsigned status, std::string_view message) const;
+  void remember_path();
   void refuse_parse(const boost::system::error_code& error);
   void dispatch();
 
@@ -111,6 +113,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool keep_connection_ = false;
   bool chunked_ = false;    // of the stream; else its end is the connection's
   bool head_only_ = false;  // the method was HEAD
+  std::string path_;        // of the request, once its headers are there
   std::string keep_alive_;
   std::function<void()> on_close_;
 

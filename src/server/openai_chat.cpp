@@ -1,11 +1,9 @@
 #include "server/openai_chat.h"
 
 #include <boost/json.hpp>
-#include <cmath>
 #include <ctime>
-#include <random>
 
-#include "base/log.h"
+#include "base/clock.h"
 
 namespace strata::server {
 
@@ -15,246 +13,247 @@ namespace {
 
 using chat::OutputEvent;
 
-constexpr std::string_view kKeepAlive = ": keep-alive\n\n";
-
-// "chatcmpl-" and 24 hexadecimal digits.
-std::string new_id() {
-  thread_local std::mt19937_64 random{std::random_device{}()};
-  return fmt::format("chatcmpl-{:016x}{:08x}", random(), random() & 0xFFFFFFFFu);
-}
-
-std::string_view finish_reason(ChatFinish finish) {
-  switch (finish) {
-    case ChatFinish::length:
-      return "length";
-    case ChatFinish::tool_calls:
-      return "tool_calls";
-    case ChatFinish::stop:
-    case ChatFinish::cancelled:
-    case ChatFinish::error:
-      break;
-  }
-  return "stop";
-}
-
-json::object usage_of(const ChatResult& result) {
-  return {{"prompt_tokens", result.prompt_tokens},
-          {"completion_tokens", result.completion_tokens},
-          {"total_tokens", std::uint64_t{result.prompt_tokens} + result.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", result.cached_tokens}}},
-          {"completion_tokens_details", {{"reasoning_tokens", result.reasoning_tokens}}}};
-}
-
-double rounded(double value) {
-  return std::round(value * 1000) / 1000;
-}
-
-json::value ratio(double numerator, double denominator) {
-  return denominator > 0 ? json::value(rounded(numerator / denominator)) : json::value(nullptr);
-}
-
-// llama.cpp's names. `prompt_n` counts what was read, without what the cache held.
-json::object timings_of(const ChatResult& result) {
-  const double read = static_cast<double>(result.prompt_tokens) - result.cached_tokens;
-  const double prompt_ms = result.prompt_seconds * 1000;
-  const double predicted = result.completion_tokens;
-  const double predicted_ms = result.decode_seconds * 1000;
-  return {{"cache_n", result.cached_tokens},
-          {"prompt_n", result.prompt_tokens - result.cached_tokens},
-          {"prompt_ms", rounded(prompt_ms)},
-          {"prompt_per_token_ms", ratio(prompt_ms, read)},
-          {"prompt_per_second", ratio(read, result.prompt_seconds)},
-          {"predicted_n", result.completion_tokens},
-          {"predicted_ms", rounded(predicted_ms)},
-          {"predicted_per_token_ms", ratio(predicted_ms, predicted)},
-          {"predicted_per_second", ratio(predicted, result.decode_seconds)}};
-}
-
-json::array calls_of(const chat::Message& message) {
-  json::array calls;
-  for (const chat::ToolCall& call : message.tool_calls) {
-    calls.push_back({{"id", call.id},
-                     {"type", "function"},
-                     {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
-  }
-  return calls;
-}
-
 json::object message_of(const chat::Message& message) {
   json::object object = {{"role", "assistant"}};
   object["content"] = message.content.empty() ? json::value(nullptr) : json::value(message.content);
   if (!message.reasoning_content.empty()) object["reasoning_content"] = message.reasoning_content;
-  if (!message.tool_calls.empty()) object["tool_calls"] = calls_of(message);
+  if (!message.tool_calls.empty()) object["tool_calls"] = tool_calls_json(message);
   return object;
 }
 
-// Of an error that ended an answer.
-ApiError failure_of(const ChatResult& result) {
-  ApiError error = api_error(result.error);
-  if (error.status < 500) error.status = 500;  // the request had been accepted
-  return error;
-}
-
-// What both forms of the answer share.
-class AnswerObserver : public ChatObserver {
+// The answer to one request: all its choices.
+class ChatAnswer {
  public:
-  AnswerObserver(std::shared_ptr<ResponseWriter> writer, std::string model)
-      : writer_(std::move(writer)), model_(std::move(model)), created_(std::time(nullptr)) {}
+  ChatAnswer(ServicePtr service, Writer writer, const OpenAiChatRequest& request)
+      : service_(std::move(service)),
+        writer_(std::move(writer)),
+        model_(service_->answer_name(request.model)),
+        created_(std::time(nullptr)),
+        logprobs_(request.chat.logprobs.has_value()),
+        results_(request.chat.choices),
+        waiting_(request.chat.choices) {}
+  virtual ~ChatAnswer() = default;
+
+  void set_ids(std::vector<RequestId> ids) { ids_ = std::move(ids); }
+  virtual void begin() {}
+  virtual void progress(std::uint32_t, std::uint32_t) {}
+  virtual void chances(std::size_t, const TokenChances&) {}
+  virtual void event(std::size_t choice, const OutputEvent& event) = 0;
+  void finished(std::size_t choice, const ChatResult& result) {
+    if (failed_) return;
+    results_[choice] = result;
+    if (result.finish == ChatFinish::error) {
+      failed_ = true;
+      if (waiting_ > 1) service_->cancel(ids_);
+      return fail(failure_of(result));
+    }
+    end_choice(choice);
+    if (--waiting_ == 0) end();
+  }
+  bool failed() const { return failed_; }
 
  protected:
+  virtual void end_choice(std::size_t choice) = 0;
+  virtual void end() = 0;
+  virtual void fail(const ApiError& error) = 0;
+
   json::object head(std::string_view kind) const {
     return {{"id", id_},
             {"object", json::string_view(kind.data(), kind.size())},
             {"created", created_},
-            {"model", model_}};
+            {"model", model_},
+            {"system_fingerprint", nullptr}};
   }
 
-  std::shared_ptr<ResponseWriter> writer_;
-
- private:
-  std::string id_ = new_id();
+  ServicePtr service_;
+  Writer writer_;
+  std::string id_ = new_id("chatcmpl-");
   std::string model_;
   std::int64_t created_;
-};
-
-class WholeAnswer final : public AnswerObserver {
- public:
-  using AnswerObserver::AnswerObserver;
-
-  void event(const OutputEvent&) override {}
-  void finished(const ChatResult& result) override {
-    HttpResponse response;
-    if (result.finish == ChatFinish::error) {
-      const ApiError error = failure_of(result);
-      response.status = error.status;
-      if (error.status == 503) response.headers.emplace_back("Retry-After", "1");
-      response.body = openai_error_body(error);
-    } else {
-      json::object body = head("chat.completion");
-      const std::string_view reason = finish_reason(result.finish);
-      body["choices"] = json::array{{{"index", 0},
-                                     {"message", message_of(result.message)},
-                                     {"logprobs", nullptr},
-                                     {"finish_reason", std::string(reason)}}};
-      body["usage"] = usage_of(result);
-      body["timings"] = timings_of(result);
-      response.body = json::serialize(body);
-    }
-    writer_->send(std::move(response));
-  }
-};
-
-class StreamedAnswer final : public AnswerObserver {
- public:
-  StreamedAnswer(std::shared_ptr<ResponseWriter> writer, std::string model, bool include_usage)
-      : AnswerObserver(std::move(writer), std::move(model)), include_usage_(include_usage) {}
-
-  // The head and the role, at once; then comments until the first token.
-  void begin() {
-    HttpResponse response;
-    response.content_type = "text/event-stream";
-    response.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
-    response.body = data(chunk({{"role", "assistant"}, {"content", ""}}, nullptr));
-    writer_->begin_stream(std::move(response), std::string(kKeepAlive));
-  }
-
-  void event(const OutputEvent& event) override;
-  void finished(const ChatResult& result) override;
+  bool logprobs_;
+  std::vector<ChatResult> results_;
 
  private:
-  json::object chunk(json::object delta, json::value reason) const {
+  std::vector<RequestId> ids_;
+  std::size_t waiting_;
+  bool failed_ = false;
+};
+
+class WholeAnswer final : public ChatAnswer {
+ public:
+  using ChatAnswer::ChatAnswer;
+  void event(std::size_t, const OutputEvent&) override {}
+
+ private:
+  void end_choice(std::size_t) override {}
+  void end() override {
+    json::object body = head("chat.completion");
+    json::array choices;
+    for (std::size_t i = 0; i < results_.size(); ++i) {
+      const ChatResult& result = results_[i];
+      json::value logprobs;
+      if (logprobs_) {
+        json::array items;
+        for (const TokenChances& chances : result.chances) {
+          items.push_back(logprob_json(service_->tokenizer(), chances));
+        }
+        logprobs = {{"content", std::move(items)}, {"refusal", nullptr}};
+      }
+      choices.push_back({{"index", i},
+                         {"message", message_of(result.message)},
+                         {"logprobs", std::move(logprobs)},
+                         {"finish_reason", std::string(finish_reason(result.finish))}});
+    }
+    body["choices"] = std::move(choices);
+    body["usage"] = usage_json(results_);
+    body["timings"] = timings_json(results_.front());
+    send_json(*writer_, body);
+  }
+  void fail(const ApiError& error) override { send_openai_error(*writer_, error); }
+};
+
+class StreamedAnswer final : public ChatAnswer {
+ public:
+  StreamedAnswer(ServicePtr service, Writer writer, const OpenAiChatRequest& request)
+      : ChatAnswer(std::move(service), std::move(writer), request),
+        include_usage_(request.include_usage),
+        progress_(request.progress),
+        pending_(request.chat.choices) {}
+
+  // The head and the roles, at once; then comments until the first token.
+  void begin() override {
+    std::string roles;
+    for (std::size_t i = 0; i < pending_.size(); ++i) {
+      roles += sse_data(chunk(i, {{"role", "assistant"}, {"content", ""}}, nullptr));
+    }
+    writer_->begin_stream(stream_head(std::move(roles)), std::string(kKeepAlive));
+  }
+  void progress(std::uint32_t read, std::uint32_t total) override {
+    if (!progress_ || failed()) return;
+    json::object object = chunk(0, {}, nullptr);
+    object["prompt_progress"] = {
+        {"total", total},
+        {"cache", 0},
+        {"processed", read},
+        {"time_ms", static_cast<std::int64_t>((monotonic_seconds() - begun_) * 1000)}};
+    writer_->write(sse_data(object));
+  }
+  void chances(std::size_t choice, const TokenChances& chances) override {
+    pending_[choice].push_back(logprob_json(service_->tokenizer(), chances));
+  }
+  void event(std::size_t choice, const OutputEvent& event) override;
+
+ private:
+  json::object chunk(std::size_t choice, json::object delta, json::value reason) {
     json::object object = head("chat.completion.chunk");
-    object["choices"] = json::array{
-        {{"index", 0}, {"delta", std::move(delta)}, {"finish_reason", std::move(reason)}}};
+    json::object entry = {{"index", choice},
+                          {"delta", std::move(delta)},
+                          {"logprobs", nullptr},
+                          {"finish_reason", std::move(reason)}};
+    if (!pending_[choice].empty()) {
+      entry["logprobs"] = {{"content", std::exchange(pending_[choice], {})}, {"refusal", nullptr}};
+    }
+    object["choices"] = json::array{std::move(entry)};
     if (include_usage_) object["usage"] = nullptr;
     return object;
   }
-  static std::string data(const json::object& object) {
-    return fmt::format("data: {}\n\n", json::serialize(object));
+  void write_delta(std::size_t choice, json::object delta) {
+    writer_->write(sse_data(chunk(choice, std::move(delta), nullptr)));
   }
-  void write_delta(json::object delta) { writer_->write(data(chunk(std::move(delta), nullptr))); }
+  void end_choice(std::size_t choice) override {
+    const ChatResult& result = results_[choice];
+    json::object last = chunk(choice, {}, json::value(std::string(finish_reason(result.finish))));
+    last["timings"] = timings_json(result);
+    writer_->write(sse_data(last));
+  }
+  void end() override {
+    std::string text;
+    if (include_usage_) {
+      json::object usage = head("chat.completion.chunk");
+      usage["choices"] = json::array();
+      usage["usage"] = usage_json(results_);
+      text = sse_data(usage);
+    }
+    writer_->write(text + "data: [DONE]\n\n");
+    writer_->end_stream();
+  }
+  void fail(const ApiError& error) override {
+    writer_->write(fmt::format("data: {}\n\ndata: [DONE]\n\n", openai_error_body(error)));
+    writer_->end_stream();
+  }
 
   bool include_usage_;
+  bool progress_;
+  double begun_ = monotonic_seconds();
+  std::vector<json::array> pending_;  // log-probabilities that no chunk carried yet, by choice
 };
 
-void StreamedAnswer::event(const OutputEvent& event) {
+void StreamedAnswer::event(std::size_t choice, const OutputEvent& event) {
+  if (failed()) return;
   switch (event.kind) {
     case OutputEvent::Kind::reasoning:
-      return write_delta({{"reasoning_content", event.text}});
+      return write_delta(choice, {{"reasoning_content", event.text}});
     case OutputEvent::Kind::content:
-      return write_delta({{"content", event.text}});
+      return write_delta(choice, {{"content", event.text}});
     case OutputEvent::Kind::tool_call_begin: {
       json::object function = {{"name", event.name}, {"arguments", ""}};
-      return write_delta({{"tool_calls", json::array{{{"index", event.index},
+      return write_delta(choice,
+                         {{"tool_calls", json::array{{{"index", event.index},
                                                       {"id", event.id},
                                                       {"type", "function"},
                                                       {"function", std::move(function)}}}}});
     }
     case OutputEvent::Kind::tool_arguments: {
       json::object function = {{"arguments", event.text}};
-      return write_delta({{"tool_calls", json::array{{{"index", event.index},
-                                                      {"function", std::move(function)}}}}});
+      return write_delta(
+          choice, {{"tool_calls",
+                    json::array{{{"index", event.index}, {"function", std::move(function)}}}}});
     }
     case OutputEvent::Kind::tool_call_end:
       return;
   }
 }
 
-void StreamedAnswer::finished(const ChatResult& result) {
-  std::string text;
-  if (result.finish == ChatFinish::error) {
-    text = fmt::format("data: {}\n\n", openai_error_body(failure_of(result)));
-  } else {
-    const std::string_view reason = finish_reason(result.finish);
-    json::object last = chunk({}, json::value(std::string(reason)));
-    last["timings"] = timings_of(result);
-    text = data(last);
-    if (include_usage_) {
-      json::object usage = head("chat.completion.chunk");
-      usage["choices"] = json::array();
-      usage["usage"] = usage_of(result);
-      text += data(usage);
-    }
+class Choice final : public ChatObserver {
+ public:
+  Choice(std::shared_ptr<ChatAnswer> answer, std::size_t index)
+      : answer_(std::move(answer)), index_(index) {}
+  void progress(std::uint32_t read, std::uint32_t total) override {
+    if (index_ == 0) answer_->progress(read, total);
   }
-  writer_->write(text + "data: [DONE]\n\n");
-  writer_->end_stream();
-}
+  void chances(const TokenChances& chances) override { answer_->chances(index_, chances); }
+  void event(const OutputEvent& event) override { answer_->event(index_, event); }
+  void finished(const ChatResult& result) override { answer_->finished(index_, result); }
 
-void send_error(ResponseWriter& writer, const ApiError& error) {
-  HttpResponse response;
-  response.status = error.status;
-  if (error.status == 503) response.headers.emplace_back("Retry-After", "1");
-  response.body = openai_error_body(error);
-  writer.send(std::move(response));
-}
+ private:
+  std::shared_ptr<ChatAnswer> answer_;
+  std::size_t index_;
+};
 
 }  // namespace
 
-void serve_openai_chat(Service& service, const HttpRequest& request,
-                       const std::shared_ptr<ResponseWriter>& writer) {
-  auto parsed = parse_openai_chat(request.body, service.facts().default_sampling);
-  if (!parsed) return send_error(*writer, parsed.error());
-
-  const Executor executor = [writer](std::function<void()> function) {
-    writer->post(std::move(function));
-  };
-  const std::string& model = service.facts().model_name;
-  std::shared_ptr<StreamedAnswer> stream;
-  std::shared_ptr<ChatObserver> observer;
+void serve_openai_chat(const ServicePtr& service, const HttpRequest& request,
+                       const Writer& writer) {
+  auto parsed = parse_openai_chat(request.body, defaults_of(*service));
+  if (!parsed) return send_openai_error(*writer, parsed.error());
+  std::shared_ptr<ChatAnswer> answer;
   if (parsed->stream) {
-    observer = stream = std::make_shared<StreamedAnswer>(writer, model, parsed->include_usage);
+    answer = std::make_shared<StreamedAnswer>(service, writer, *parsed);
   } else {
-    observer = std::make_shared<WholeAnswer>(writer, model);
+    answer = std::make_shared<WholeAnswer>(service, writer, *parsed);
   }
-  auto id = service.chat(std::move(parsed->chat), executor, std::move(observer));
-  if (!id) return send_error(*writer, id.error());
-  writer->on_close([&service, id = *id] {
-    log_info("answer {}: {}", id,
-             service.closed() ? "its connection ended while the server stops" : "the client left");
-    service.cancel(id);
-  });
+  std::vector<std::shared_ptr<ChatObserver>> observers;
+  for (std::size_t i = 0; i < parsed->chat.choices; ++i) {
+    observers.push_back(std::make_shared<Choice>(answer, i));
+  }
+  auto prepared = service->prepare(std::move(parsed->chat));
+  if (!prepared) return send_openai_error(*writer, prepared.error());
+  auto ids = service->start(std::move(*prepared), executor_of(writer), observers);
+  if (!ids) return send_openai_error(*writer, ids.error());
+  answer->set_ids(*ids);
+  cancel_on_close(service, writer, std::move(*ids));
   // Before the first event: those wait on the strand until this function returns.
-  if (stream) stream->begin();
+  answer->begin();
 }
 
 }  // namespace strata::server

@@ -1,28 +1,37 @@
 // OpenAI's chat completions: the JSON request to the neutral form, the neutral events to JSON or
-// server-sent events. docs/api.md lists every field and what happens to it; a field that is not
-// listed there is refused by name.
+// server-sent events. docs/api.md lists every field and what happens to it.
 #pragma once
 
-#include <memory>
+#include <span>
 #include <string_view>
 
-#include "server/http.h"
-#include "server/service.h"
+#include "server/answer_json.h"
+#include "server/request_fields.h"
 
 namespace strata::server {
 
 struct OpenAiChatRequest {
   ChatRequest chat;
+  std::string model;  // as asked
   bool stream = false;
   bool include_usage = false;  // stream_options.include_usage
+  bool progress = false;       // return_progress
 };
 
-// `defaults` fills the sampling that the request leaves open. A request that samples without a
-// seed gets a fresh one.
-Answer<OpenAiChatRequest> parse_openai_chat(std::string_view body, const Sampling& defaults);
+// What fills the places that a request leaves open.
+struct RequestDefaults {
+  Sampling sampling;
+  boost::json::object template_arguments;
+};
+RequestDefaults defaults_of(const Service& service);
+
+std::span<const Field> openai_chat_fields();
+Answer<OpenAiChatRequest> parse_openai_chat(std::string_view body, const RequestDefaults& defaults);
 
 // POST /v1/chat/completions.
-void serve_openai_chat(Service& service, const HttpRequest& request,
-                       const std::shared_ptr<ResponseWriter>& writer);
+void serve_openai_chat(const ServicePtr& service, const HttpRequest& request, const Writer& writer);
+
+// "stream" and "stream_options", which OpenAI's completions have too.
+Answer<void> read_openai_stream(const boost::json::object& body, bool& stream, bool& include_usage);
 
 }  // namespace strata::server

@@ -1,22 +1,14 @@
 #include "server/openai_messages.h"
 
 #include "base/json.h"
+#include "server/pictures.h"
+#include "server/request_fields.h"
 
 namespace strata::server {
 
 namespace json = boost::json;
 
 namespace {
-
-std::string_view view(const json::string& text) {
-  return {text.data(), text.size()};
-}
-
-// Absent and null are both "not given".
-const json::value* given(const json::object& object, std::string_view key) {
-  const json::value* value = object.if_contains(json::string_view(key.data(), key.size()));
-  return value == nullptr || value->is_null() ? nullptr : value;
-}
 
 // Some clients encode lists twice; a string that holds a JSON array is that array.
 Answer<json::array> as_array(const json::value& value, const std::string& place) {
@@ -45,7 +37,8 @@ Answer<std::string> needed_text(const json::object& part, std::string_view key,
                 value == nullptr ? ", but it is missing" : "");
 }
 
-Answer<std::string> part_text(const json::value& part, const std::string& place) {
+Answer<std::string> part_text(const json::value& part, std::string_view role,
+                              const std::string& place) {
   if (const auto* text = part.if_string()) return std::string(view(*text));
   const auto* object = part.if_object();
   if (object == nullptr) {
@@ -58,16 +51,15 @@ Answer<std::string> part_text(const json::value& part, const std::string& place)
   }
   if (*type == "refusal") return needed_text(*object, "refusal", place);
   if (*type == "image_url" || *type == "input_image" || *type == "image") {
-    return refuse(400, place,
-                  "'{}' is a picture, but the model that is served reads text only; take the "
-                  "picture out of the conversation or describe it in words",
-                  place);
+    if (role == "tool") return std::string(kPictureNote);
+    return picture_refused(place);
   }
   return refuse(400, place, "'{}' has the type '{}', which is not supported; send text", place,
                 *type);
 }
 
-Answer<std::string> content_text(const json::object& message, const std::string& place) {
+Answer<std::string> content_text(const json::object& message, std::string_view role,
+                                 const std::string& place) {
   const json::value* content = given(message, "content");
   if (content == nullptr) return std::string();
   if (const auto* text = content->if_string()) return std::string(view(*text));
@@ -78,7 +70,7 @@ Answer<std::string> content_text(const json::object& message, const std::string&
   }
   std::string joined;
   for (std::size_t i = 0; i < parts->size(); ++i) {
-    auto text = part_text((*parts)[i], fmt::format("{}.content[{}]", place, i));
+    auto text = part_text((*parts)[i], role, fmt::format("{}.content[{}]", place, i));
     if (!text) return text;
     joined += *text;
   }
@@ -151,7 +143,7 @@ Answer<chat::Message> parse_message(const json::value& value, const std::string&
       return refuse(400, place, "'{}.{}' is not supported; use text and tool_calls", place, old);
     }
   }
-  auto content = content_text(*object, place);
+  auto content = content_text(*object, message.role, place);
   if (!content) return failed(content);
   message.content = std::move(*content);
   if (message.role == "assistant") {

@@ -4,191 +4,54 @@
 #include <ctime>
 
 #include "base/log.h"
-#include "server/stop_filter.h"
+#include "server/request_fields.h"
 
 namespace strata::server {
-namespace {
 
-using chat::OutputEvent;
-using Kind = chat::OutputEvent::Kind;
-
-constexpr std::string_view kStopping =
-    "the server is stopping; send the request again when it is back";
-
-}  // namespace
-
-// One answer on its way. The engine calls it from its thread; all work is done on the executor,
-// which also orders it, so nothing here needs a lock.
-class ChatRun final : public Listener, public std::enable_shared_from_this<ChatRun> {
- public:
-  ChatRun(Engine& engine, chat::ParserOptions options, std::vector<std::string> stops,
-          Executor executor, std::shared_ptr<ChatObserver> observer)
-      : engine_(engine),
-        parser_(engine.tokenizer(), std::move(options)),
-        stops_(std::move(stops)),
-        executor_(std::move(executor)),
-        observer_(std::move(observer)) {
-    result_.message.role = "assistant";
-  }
-
-  void set_id(RequestId id) { id_ = id; }
-
-  void progress(std::uint32_t read, std::uint32_t total) override {
-    executor_([self = shared_from_this(), read, total] {
-      self->begun_ = true;
-      if (!self->over_) self->observer_->progress(read, total);
-    });
-  }
-  void token(TokenId id) override {
-    executor_([self = shared_from_this(), id] { self->take(id); });
-  }
-  void finished(const Completion& completion) override {
-    executor_([self = shared_from_this(), completion] { self->end(completion); });
-  }
-  // The server ends the answer, or only one that has not begun.
-  void stop(bool waiting_only) {
-    executor_([self = shared_from_this(), waiting_only] { self->end_by_server(waiting_only); });
-  }
-
- private:
-  void take(TokenId id);
-  void end(const Completion& completion);
-  void end_by_server(bool waiting_only);
-  void filter(const OutputEvent& event);
-  void emit(const OutputEvent& event);
-  void emit_content(std::string text);
-  void drop_cut_calls();
-
-  Engine& engine_;
-  RequestId id_ = 0;
-  chat::OutputParser parser_;
-  StopFilter stops_;
-  Executor executor_;
-  std::shared_ptr<ChatObserver> observer_;
-  ChatResult result_;
-  std::vector<bool> complete_;  // per call of result_.message
-  bool begun_ = false;          // the engine has read some of the prompt
-  bool over_ = false;           // the observer heard the end
-};
-
-void ChatRun::take(TokenId id) {
-  begun_ = true;
-  if (over_) return;
-  if (stops_.matched()) return;  // tokens of the window in which the stop string ended
-  ++result_.completion_tokens;
-  if (parser_.in_thinking()) ++result_.reasoning_tokens;
-  for (const OutputEvent& event : parser_.feed(id)) filter(event);
-  if (stops_.matched()) engine_.cancel(id_);
-}
-
-void ChatRun::filter(const OutputEvent& event) {
-  if (stops_.matched()) return;
-  if (event.kind == Kind::content) return emit_content(stops_.feed(event.text));
-  emit_content(stops_.flush());
-  emit(event);
-}
-
-void ChatRun::emit_content(std::string text) {
-  if (text.empty()) return;
-  OutputEvent event;
-  event.kind = Kind::content;
-  event.text = std::move(text);
-  emit(event);
-}
-
-void ChatRun::emit(const OutputEvent& event) {
-  chat::Message& message = result_.message;
-  switch (event.kind) {
-    case Kind::reasoning:
-      message.reasoning_content += event.text;
-      break;
-    case Kind::content:
-      message.content += event.text;
-      break;
-    case Kind::tool_call_begin:
-      message.tool_calls.push_back({event.id, event.name, boost::json::string()});
-      complete_.push_back(false);
-      break;
-    case Kind::tool_arguments:
-      if (event.index < message.tool_calls.size()) {
-        message.tool_calls[event.index].arguments.as_string() += event.text;
-      }
-      break;
-    case Kind::tool_call_end:
-      if (event.index < complete_.size()) complete_[event.index] = true;
-      break;
-  }
-  observer_->event(event);
-}
-
-void ChatRun::drop_cut_calls() {
-  auto& calls = result_.message.tool_calls;
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    if (!complete_[i]) continue;
-    if (kept != i) calls[kept] = std::move(calls[i]);
-    ++kept;
-  }
-  calls.resize(kept);
-}
-
-void ChatRun::end_by_server(bool waiting_only) {
-  if (over_ || (waiting_only && begun_)) return;
-  over_ = true;
-  engine_.cancel(id_);
-  drop_cut_calls();
-  result_.finish = ChatFinish::error;
-  result_.error = {ErrorCode::unavailable, std::string(kStopping)};
-  log_info("answer {}: {} because the server stops", id_, begun_ ? "cut" : "not begun");
-  observer_->finished(result_);
-}
-
-void ChatRun::end(const Completion& completion) {
-  if (over_) return;
-  over_ = true;
-  const bool stopped = stops_.matched().has_value();
-  const bool natural = completion.reason == FinishReason::stop;
-  if (!stopped) {
-    for (const OutputEvent& event : parser_.finish(natural)) filter(event);
-    if (!stops_.matched()) emit_content(stops_.flush());
-  }
-  const bool all_calls_whole =
-      std::find(complete_.begin(), complete_.end(), false) == complete_.end();
-  drop_cut_calls();
-  result_.stop_string = stops_.matched();
-  result_.prompt_tokens = completion.prompt_tokens;
-  result_.cached_tokens = completion.cached_tokens;
-  result_.queue_seconds = completion.queue_seconds;
-  result_.prompt_seconds = completion.prompt_seconds;
-  result_.decode_seconds = completion.decode_seconds;
-  if (stops_.matched()) {
-    result_.finish = ChatFinish::stop;
-  } else if (completion.reason == FinishReason::error) {
-    result_.finish = ChatFinish::error;
-    result_.error = completion.error;
-  } else if (completion.reason == FinishReason::cancelled) {
-    result_.finish = ChatFinish::cancelled;
-  } else if (completion.reason == FinishReason::length) {
-    result_.finish = ChatFinish::length;
-  } else {
-    const bool calls = !result_.message.tool_calls.empty() && all_calls_whole;
-    result_.finish = calls ? ChatFinish::tool_calls : ChatFinish::stop;
-  }
-  log_info("answer {}: {} prompt tokens ({} cached) in {:.2f} s, {} generated in {:.2f} s, {}", id_,
-           result_.prompt_tokens, result_.cached_tokens, result_.prompt_seconds,
-           result_.completion_tokens, result_.decode_seconds, to_string(completion.reason));
-  observer_->finished(result_);
-}
+namespace json = boost::json;
 
 namespace {
+
+std::int64_t now() {
+  return static_cast<std::int64_t>(std::time(nullptr));
+}
 
 bool empty_turn(const chat::Message& message) {
   return message.role == "assistant" && message.content.empty() && message.tool_calls.empty();
 }
 
-tl::unexpected<ApiError> too_long(std::string message) {
-  return tl::unexpected<ApiError>(
-      ApiError{400, std::move(message), "messages", "context_length_exceeded"});
+// "x-anthropic-billing-header: cc_version=2.1.37.f4c; cc_entrypoint=cli; cch=9a1c7;" at the very
+// start: cch changes with every request, the version's fourth part with every session. Both become
+// zeros of the same length.
+void pin_billing_line(std::string& text) {
+  constexpr std::string_view kHeader = "x-anthropic-billing-header:";
+  constexpr std::size_t kReach = 160, kLongestHash = 16, kLongestVersion = 64;
+  if (!text.starts_with(kHeader)) return;
+  const std::size_t end = std::min({text.find('\n'), kReach, text.size()});
+  const auto value_of = [&](std::string_view key, std::size_t longest) {
+    const std::size_t at = std::string_view(text).substr(0, end).find(key);
+    if (at == std::string_view::npos) return std::pair{end, end};
+    const std::size_t from = at + key.size();
+    const std::size_t to = std::min(text.find_first_of("; \n", from), text.size());
+    return to - from > longest ? std::pair{end, end} : std::pair{from, to};
+  };
+  const auto blank = [&](std::size_t from, std::size_t to) {
+    for (std::size_t i = from; i < to; ++i) text[i] = '0';
+  };
+  const auto [hash, hash_end] = value_of(" cch=", kLongestHash);
+  blank(hash, hash_end);
+  auto [version, version_end] = value_of(" cc_version=", kLongestVersion);
+  for (int dot = 0; dot < 3 && version < version_end; ++dot) {
+    version = std::min(text.find('.', version), version_end - 1) + 1;
+  }
+  blank(version, version_end);
+}
+
+tl::unexpected<ApiError> too_long(std::string message, std::string_view param, std::uint64_t prompt,
+                                  std::uint64_t wanted, std::uint64_t context) {
+  ApiError error{400, std::move(message), std::string(param), "context_length_exceeded"};
+  error.excess = ContextExcess{prompt, wanted, context};
+  return tl::unexpected<ApiError>(std::move(error));
 }
 
 }  // namespace
@@ -200,19 +63,21 @@ void normalise(chat::Conversation& conversation) {
     if (messages[i].role == "system" && i > 0) messages[i].role = "user";
   }
   if (messages.empty()) return;
+  if (messages.front().role == "system") pin_billing_line(messages.front().content);
   const auto last = std::prev(messages.end());
   const auto kept = std::remove_if(messages.begin(), last, empty_turn);
   messages.erase(kept, last);
 }
 
-Service::Service(Engine& engine, chat::ChatTemplate chat_template)
+Service::Service(Engine& engine, chat::ChatTemplate chat_template, ServiceOptions options)
     : engine_(engine),
       template_(std::move(chat_template)),
+      options_(std::move(options)),
       think_open_(engine.tokenizer().special("<think>")),
       think_close_(engine.tokenizer().special("</think>")),
-      started_(static_cast<std::int64_t>(std::time(nullptr))) {}
+      started_(now()) {}
 
-Result<std::unique_ptr<Service>> Service::create(Engine& engine) {
+Result<std::unique_ptr<Service>> Service::create(Engine& engine, ServiceOptions options) {
   if (!engine.metadata().contains("tokenizer.chat_template")) {
     return fail(ErrorCode::unsupported,
                 "the model '{}' has no chat template (tokenizer.chat_template); convert it again "
@@ -222,8 +87,73 @@ Result<std::unique_ptr<Service>> Service::create(Engine& engine) {
   STRATA_ASSIGN(const std::string source, engine.metadata().string("tokenizer.chat_template"));
   auto compiled = chat::ChatTemplate::compile(source);
   if (!compiled) return with_context(compiled.error(), "the model's chat template");
-  return std::unique_ptr<Service>(new Service(engine, std::move(*compiled)));
+  std::unique_ptr<Service> service(new Service(engine, std::move(*compiled), std::move(options)));
+  STRATA_TRY(service->choose_defaults());
+  return service;
 }
+
+// Defaults -----------------------------------------------------------------------------------
+
+Status Service::choose_defaults() {
+  const Sampling built_in;
+  const Sampling of_model = options_.parity ? built_in : facts().default_sampling;
+  const json::object no_members;
+  const json::object& members = options_.parity ? no_members : options_.sampling;
+  auto chosen = read_sampling(members, of_model);
+  if (!chosen) return fail(ErrorCode::invalid_argument, "{}", chosen.error().message);
+  sampling_ = *chosen;
+  sampling_.seed = given(members, "seed") == nullptr ? 0 : chosen->seed;
+
+  const auto add = [&](std::string name, json::value value, std::string source) {
+    settings_.push_back({std::move(name), std::move(value),
+                         options_.parity ? std::string("parity") : std::move(source)});
+  };
+  const auto sampled = [&](const char* name, auto value, auto model, auto built) {
+    const bool configured = given(members, name) != nullptr;
+    add(name, value,
+        configured ? options_.sampling_source : (model != built ? "model file" : "built-in"));
+  };
+  sampled("temperature", sampling_.temperature, of_model.temperature, built_in.temperature);
+  sampled("top_p", sampling_.top_p, of_model.top_p, built_in.top_p);
+  sampled("top_k", sampling_.top_k, of_model.top_k, built_in.top_k);
+  sampled("min_p", sampling_.min_p, of_model.min_p, built_in.min_p);
+  sampled("repetition_penalty", sampling_.repetition_penalty, of_model.repetition_penalty,
+          built_in.repetition_penalty);
+  sampled("presence_penalty", sampling_.presence_penalty, of_model.presence_penalty,
+          built_in.presence_penalty);
+  sampled("frequency_penalty", sampling_.frequency_penalty, of_model.frequency_penalty,
+          built_in.frequency_penalty);
+  sampled("penalty_last_n", sampling_.penalty_last_n, of_model.penalty_last_n,
+          built_in.penalty_last_n);
+  add("seed", sampling_.seed == 0 ? json::value("fresh") : json::value(sampling_.seed),
+      sampling_.seed == 0 ? "built-in" : options_.sampling_source);
+
+  if (options_.reasoning_effort && !options_.parity) {
+    auto level = effort_level(*options_.reasoning_effort, "reasoning_effort");
+    if (!level) return fail(ErrorCode::invalid_argument, "{}", level.error().message);
+    template_arguments_["reasoning_effort"] = *level;
+    if (*level == "none") template_arguments_["enable_thinking"] = false;
+    add("reasoning_effort", json::value(*level), options_.reasoning_effort_source);
+  } else {
+    add("reasoning_effort", nullptr, "model file");
+  }
+  if (options_.parity) options_.fit_max_tokens = false;
+  add("fit_max_tokens", options_.fit_max_tokens, options_.fit_max_tokens_source);
+  add("max_tokens", nullptr, "built-in");
+  return {};
+}
+
+std::string Service::answer_name(std::string_view asked) const {
+  const auto alias = std::find(options_.aliases.begin(), options_.aliases.end(), asked);
+  return alias == options_.aliases.end() ? facts().model_name : *alias;
+}
+
+bool Service::serves(std::string_view name) const {
+  return name == facts().model_name || std::find(options_.aliases.begin(), options_.aliases.end(),
+                                                 name) != options_.aliases.end();
+}
+
+// Prompts ------------------------------------------------------------------------------------
 
 bool Service::ends_in_thinking(const std::vector<TokenId>& prompt) const {
   // Text from outside never holds these tokens, so the last one was written by the template.
@@ -249,9 +179,134 @@ ApiError Service::render_error(const chat::Conversation& conversation, const Err
   return answer;
 }
 
-std::vector<std::shared_ptr<ChatRun>> Service::running() {
+Answer<std::string> Service::render(chat::Conversation conversation) const {
+  normalise(conversation);
+  auto segments = template_.render(conversation);
+  if (!segments) return tl::unexpected<ApiError>(render_error(conversation, segments.error()));
+  return chat::join(*segments);
+}
+
+Answer<std::vector<TokenId>> Service::encode(chat::Conversation conversation) const {
+  normalise(conversation);
+  auto segments = template_.render(conversation);
+  if (!segments) return tl::unexpected<ApiError>(render_error(conversation, segments.error()));
+  return chat::encode_segments(engine_.tokenizer(), *segments);
+}
+
+// The engine's request, with a limit that fits the context.
+Answer<Prepared> Service::fit(Generation& request, std::vector<TokenId> prompt,
+                              std::string_view param) const {
+  const std::uint64_t context = facts().context;
+  const std::uint64_t size = prompt.size();
+  if (size == 0) return refuse(400, param, "the prompt is empty; at least one token is needed");
+  if (size + kContextSlack >= context) {
+    return too_long(
+        fmt::format("the prompt exceeds the context window: it is {} tokens long, and the maximum "
+                    "context length is {} tokens, of which {} are kept free; shorten it or serve "
+                    "with a larger --ctx",
+                    size, context, kContextSlack),
+        param, size, request.max_tokens, context);
+  }
+  const std::uint64_t room = context - size - kContextSlack;
+  if (request.max_tokens > room && !options_.fit_max_tokens) {
+    return too_long(
+        fmt::format("the request exceeds the context window: its prompt is {} tokens long and {} "
+                    "more were asked for, and the maximum context length is {} tokens, of which {} "
+                    "are kept free; ask for at most {}",
+                    size, request.max_tokens, context, kContextSlack, room),
+        param, size, request.max_tokens, context);
+  }
+  Prepared prepared;
+  Request& work = prepared.work;
+  work.prompt = std::move(prompt);
+  work.sampling = request.sampling;
+  work.max_tokens = static_cast<std::uint32_t>(
+      request.max_tokens == 0 ? room : std::min(room, request.max_tokens));
+  work.stop_ids = facts().stop_ids;
+  work.logit_bias = std::move(request.logit_bias);
+  work.logprobs = request.logprobs;
+  prepared.run.stops = std::move(request.stops);
+  prepared.choices = request.choices;
+  return prepared;
+}
+
+Answer<Prepared> Service::prepare(ChatRequest request) const {
+  auto prompt = encode(request.conversation);
+  if (!prompt) return passed_on(prompt);
+  const bool thinking = ends_in_thinking(*prompt);
+  auto prepared = fit(request, std::move(*prompt), "messages");
+  if (!prepared) return prepared;
+  chat::ParserOptions options;
+  options.starts_in_thinking = thinking;
+  options.tools = std::move(request.conversation.tools);
+  options.parse_calls = !options.tools.empty();
+  prepared->run.parser = std::move(options);
+  prepared->run.one_call = request.one_call;
+  return prepared;
+}
+
+Answer<Prepared> Service::prepare(TextRequest request) const {
+  auto prepared = fit(request, std::move(request.prompt), "prompt");
+  if (prepared) prepared->work.prompt_logprobs = request.prompt_logprobs;
+  return prepared;
+}
+
+// Answers ------------------------------------------------------------------------------------
+
+Answer<std::vector<RequestId>> Service::start(
+    Prepared prepared, const Executor& executor,
+    const std::vector<std::shared_ptr<ChatObserver>>& observers) {
+  std::vector<std::shared_ptr<AnswerRun>> started;
+  std::vector<RequestId> ids;
+  // Under the lock, so that close() finds every answer it did not refuse.
   const std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<ChatRun>> found;
+  if (closed_) return refuse(503, {}, "{}", kStopping);
+  for (std::size_t i = 0; i < observers.size(); ++i) {
+    RunOptions options = prepared.run;
+    options.on_end = [totals = totals_](const ChatResult& result) {
+      const std::lock_guard inner(totals->mutex);
+      ServiceCounters& counters = totals->counters;
+      ++counters.finished[static_cast<std::size_t>(result.finish)];
+      counters.prompt_tokens += result.prompt_tokens;
+      counters.cached_tokens += result.cached_tokens;
+      counters.completion_tokens += result.completion_tokens;
+      counters.reasoning_tokens += result.reasoning_tokens;
+      counters.prompt_seconds += result.prompt_seconds;
+      counters.decode_seconds += result.decode_seconds;
+      counters.queue_seconds += result.queue_seconds;
+      ChatResult last = result;
+      last.message = {};
+      last.chances.clear();
+      last.prompt_chances.clear();
+      totals->last = std::move(last);
+    };
+    auto run = std::make_shared<AnswerRun>(engine_, std::move(options), executor, observers[i]);
+    Request work = i + 1 == observers.size() ? std::move(prepared.work) : prepared.work;
+    work.sampling.seed += i;
+    run->set_prompt(static_cast<std::uint32_t>(work.prompt.size()));
+    auto id = engine_.submit(std::move(work), run);
+    if (!id) {
+      for (const auto& other : started) {
+        other->mute();
+        engine_.cancel(other->id());
+      }
+      return tl::unexpected<ApiError>(api_error(id.error()));
+    }
+    run->set_id(*id);
+    ids.push_back(*id);
+    started.push_back(std::move(run));
+  }
+  std::erase_if(runs_, [](const auto& known) { return known.expired(); });
+  runs_.insert(runs_.end(), started.begin(), started.end());
+  const std::lock_guard inner(totals_->mutex);
+  totals_->counters.requests += started.size();
+  totals_->counters.last_request_at = now();
+  return ids;
+}
+
+std::vector<std::shared_ptr<AnswerRun>> Service::running() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<AnswerRun>> found;
   for (const auto& known : runs_) {
     if (auto run = known.lock()) found.push_back(std::move(run));
   }
@@ -271,49 +326,22 @@ void Service::cut() {
   for (const auto& run : running()) run->stop(false);
 }
 
-Answer<RequestId> Service::chat(ChatRequest request, Executor executor,
-                                std::shared_ptr<ChatObserver> observer) {
-  normalise(request.conversation);
-  auto segments = template_.render(request.conversation);
-  if (!segments) {
-    return tl::unexpected<ApiError>(render_error(request.conversation, segments.error()));
-  }
-  Request work;
-  work.prompt = chat::encode_segments(engine_.tokenizer(), *segments);
-  const std::uint64_t context = facts().context;
-  const std::uint64_t prompt = work.prompt.size();
-  if (prompt == 0) return refuse(400, "messages", "the conversation renders to an empty prompt");
-  if (prompt >= context) {
-    return too_long(fmt::format(
-        "the conversation is {} tokens long, but the context holds {}; shorten it or serve with a "
-        "larger --ctx",
-        prompt, context));
-  }
-  if (request.max_tokens > context - prompt) {
-    return too_long(fmt::format(
-        "the conversation is {} tokens long and {} more were asked for, but the context holds {}; "
-        "ask for at most {}",
-        prompt, request.max_tokens, context, context - prompt));
-  }
-  work.sampling = request.sampling;
-  work.max_tokens = static_cast<std::uint32_t>(request.max_tokens);
-  work.stop_ids = facts().stop_ids;
+ServiceCounters Service::counters() const {
+  const std::lock_guard lock(totals_->mutex);
+  return totals_->counters;
+}
 
-  chat::ParserOptions options;
-  options.starts_in_thinking = ends_in_thinking(work.prompt);
-  options.tools = std::move(request.conversation.tools);
-  options.parse_calls = !options.tools.empty();
-  auto run = std::make_shared<ChatRun>(engine_, std::move(options), std::move(request.stops),
-                                       std::move(executor), std::move(observer));
-  // Under the lock, so that close() finds every answer it did not refuse.
-  const std::lock_guard lock(mutex_);
-  if (closed_) return refuse(503, {}, "{}", kStopping);
-  auto id = engine_.submit(std::move(work), run);
-  if (!id) return tl::unexpected<ApiError>(api_error(id.error()));
-  run->set_id(*id);
-  std::erase_if(runs_, [](const auto& known) { return known.expired(); });
-  runs_.push_back(run);
-  return *id;
+std::optional<ChatResult> Service::last_result() const {
+  const std::lock_guard lock(totals_->mutex);
+  return totals_->last;
+}
+
+std::vector<AnswerRun::Sight> Service::answers() const {
+  std::vector<AnswerRun::Sight> sights;
+  for (const auto& run : running()) {
+    if (!run->ended()) sights.push_back(run->sight());
+  }
+  return sights;
 }
 
 }  // namespace strata::server

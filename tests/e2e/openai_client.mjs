@@ -174,6 +174,71 @@ await checks.run('a stop string cuts the answer', async () => {
   assert.equal(answer.choices[0].finish_reason, 'stop');
 });
 
+await checks.run('log-probabilities are those of the greedy tokens', async () => {
+  const answer = await client.chat.completions.create({
+    model: 'any', messages: capital, ...quick, logprobs: true, top_logprobs: 5,
+  });
+  const items = answer.choices[0].logprobs.content;
+  assert.equal(items.length, answer.usage.completion_tokens);
+  for (const item of items) {
+    assert.equal(item.token, item.top_logprobs[0].token); // greedy: the likeliest
+    assert.ok(Math.abs(item.logprob - item.top_logprobs[0].logprob) < 1e-6);
+    const mass = item.top_logprobs.reduce((sum, top) => sum + Math.exp(top.logprob), 0);
+    assert.ok(mass <= 1 + 1e-5);
+  }
+  assert.equal(items.map((item) => item.token).join(''), answer.choices[0].message.content);
+});
+
+await checks.run('n answers with a seed are the same again', async () => {
+  const create = () => client.chat.completions.create({
+    model: 'any', messages: capital, ...quick, temperature: 1.2, seed: 11, n: 3,
+  });
+  const texts = (answer) => answer.choices.map((choice) => choice.message.content);
+  const first = texts(await create());
+  assert.equal(first.length, 3);
+  assert.deepEqual(texts(await create()), first);
+});
+
+await checks.run('a bias bans a token, and penalties are accepted', async () => {
+  const { tokens } = await (await fetch(`${server.url}/tokenize`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ content: whole.choices[0].message.content }),
+  })).json();
+  const answer = await client.chat.completions.create({
+    model: 'any', messages: capital, ...quick, logit_bias: { [tokens[0]]: -100 },
+    presence_penalty: 0.5, frequency_penalty: 0.5,
+  });
+  assert.notEqual(answer.choices[0].message.content, whole.choices[0].message.content);
+});
+
+await checks.run('a text is completed, whole and streamed, and scored', async () => {
+  const request = { model: 'any', prompt: 'The capital of France is', temperature: 0, max_tokens: 8 };
+  const answer = await client.completions.create(request);
+  const { text } = answer.choices[0];
+  assert.ok(text.length > 0);
+  let streamed = '';
+  for await (const chunk of await client.completions.create({ ...request, stream: true })) {
+    streamed += chunk.choices[0]?.text ?? '';
+  }
+  assert.equal(streamed, text);
+  const scored = await client.completions.create({
+    ...request, prompt: request.prompt + text, max_tokens: 0, echo: true, logprobs: 1,
+  });
+  const { tokens, token_logprobs, top_logprobs } = scored.choices[0].logprobs;
+  assert.equal(tokens.join(''), request.prompt + text);
+  assert.equal(token_logprobs[0], null);
+  // What was written greedily is the likeliest at every place.
+  for (let i = tokens.length - 3; i < tokens.length; i += 1) {
+    assert.equal(Object.keys(top_logprobs[i]).length, 1, `token ${i}`);
+  }
+  await expectStatus(client.completions.create({ ...request, suffix: 'x' }), 400);
+});
+
+await checks.run('embeddings are refused in JSON', async () => {
+  await expectStatus(client.embeddings.create({ model: 'any', input: 'x' }), 501);
+});
+
 await checks.run('bad fields are BadRequestError and named', async () => {
   const request = { model: 'any', messages: capital, ...quick };
   const named = (param) => (error) => {
@@ -182,9 +247,9 @@ await checks.run('bad fields are BadRequestError and named', async () => {
     assert.equal(error.param, param);
   };
   const create = (extra) => client.chat.completions.create({ ...request, ...extra });
-  await expectStatus(create({ logprobs: true }), 400, named('logprobs'));
+  await expectStatus(create({ top_logprobs: 3 }), 400, named('top_logprobs'));
   await expectStatus(create({ temperature: -1 }), 400, named('temperature'));
-  await expectStatus(create({ n: 2 }), 400, named('n'));
+  await expectStatus(create({ n: 1000 }), 400, named('n'));
   await expectStatus(create({ strange_field: 1 }), 400, named('strange_field'));
 });
 

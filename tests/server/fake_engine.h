@@ -34,6 +34,7 @@ class FakeEngine final : public Engine {
     facts_.model_name = "fake-model";
     facts_.architecture = "qwen4exp";
     facts_.context = 2048;
+    facts_.parallel = 2;
     facts_.vocabulary = static_cast<std::uint32_t>(tokenizer_.size());
     facts_.stop_ids = {tokenizer_.special("<|im_end|>").value_or(0)};
   }
@@ -49,6 +50,8 @@ class FakeEngine final : public Engine {
     const std::lock_guard lock(mutex_);
     if (queue_full) return fail(ErrorCode::exhausted, "256 requests are waiting, the limit");
     const RequestId id = next_++;
+    if (requests_.size() >= accept_at_most)
+      return fail(ErrorCode::exhausted, "256 requests are waiting, the limit");
     const Script script = scripts_[std::min(requests_.size(), scripts_.size() - 1)];
     requests_.push_back(request);
     auto cancelled = std::make_shared<std::atomic<bool>>(false);
@@ -79,6 +82,14 @@ class FakeEngine final : public Engine {
     const std::lock_guard lock(mutex_);
     return requests_.at(index);
   }
+  std::size_t requests() {
+    const std::lock_guard lock(mutex_);
+    return requests_.size();
+  }
+  void forget() {  // scripts begin anew
+    const std::lock_guard lock(mutex_);
+    requests_.clear();
+  }
   std::string prompt(std::size_t index) { return tokenizer_.decode(request(index).prompt); }
   std::size_t running() {
     const std::lock_guard lock(mutex_);
@@ -92,6 +103,7 @@ class FakeEngine final : public Engine {
   EngineFacts facts_;
   Metadata metadata_;
   std::atomic<bool> queue_full{false};
+  std::atomic<std::size_t> accept_at_most{SIZE_MAX};  // requests in all
 
  private:
   std::vector<TokenId> tokens_of(const Script& script) const {
@@ -126,11 +138,23 @@ class FakeEngine final : public Engine {
     done.prompt_seconds = 0.5;
     done.decode_seconds = 0.25;
     wait(script.wait, cancelled);
+    // Told as -1 for a prompt's token and -0.5 for a generated one; the runner-up is token 0.
+    const auto chances = [&](TokenId id, float logprob) {
+      TokenChances told{{id, logprob}, {}};
+      if (request.logprobs.value_or(0) > 0) told.top.push_back({id, logprob});
+      if (request.logprobs.value_or(0) > 1) told.top.push_back({0, logprob - 1});
+      return told;
+    };
+    if (request.prompt_logprobs) {
+      for (std::size_t i = 1; i < request.prompt.size(); ++i)
+        listener.prompt_chances(chances(request.prompt[i], -1));
+    }
     listener.progress(done.prompt_tokens, done.prompt_tokens);
     const std::vector<TokenId> ids = tokens_of(script);
     do {
       for (const TokenId id : ids) {
         if (!wait(script.pace, cancelled)) break;
+        if (request.logprobs) listener.chances(chances(id, -0.5f));
         listener.token(id);
         if (++done.generated_tokens == request.max_tokens) {
           done.reason = FinishReason::length;

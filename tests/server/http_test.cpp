@@ -29,7 +29,9 @@ class Http : public ::testing::Test {
  protected:
   void serve(HttpHandler handler) {
     options_.port = 0;
-    options_.error_body = [](unsigned, std::string_view message) { return std::string(message); };
+    options_.error_body = [](unsigned, std::string_view message, std::string_view) {
+      return std::string(message);
+    };
     auto server = HttpServer::listen(options_);
     ASSERT_TRUE(server) << server.error().message;
     server_ = std::move(*server);

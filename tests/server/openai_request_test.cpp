@@ -17,7 +17,7 @@ std::string with(const std::string& members) {
 }
 
 OpenAiChatRequest accepted(const std::string& body, const Sampling& defaults = {}) {
-  auto parsed = parse_openai_chat(body, defaults);
+  auto parsed = parse_openai_chat(body, {defaults, {}});
   EXPECT_TRUE(parsed) << body << ": " << (parsed ? "" : parsed.error().message);
   return parsed ? std::move(*parsed) : OpenAiChatRequest{};
 }
@@ -87,20 +87,39 @@ TEST(OpenAiRequest, AcceptsHarmlessAndNeutralMembers) {
       R"("user":"u","store":true,"metadata":{"a":"b"},"service_tier":"auto","n":1,
          "parallel_tool_calls":true,"logprobs":false,"top_logprobs":0,"logit_bias":{},
          "presence_penalty":0,"frequency_penalty":0.0,"repetition_penalty":1.0,
+         "verbosity":"medium","reasoning_format":"auto","reasoning_budget_tokens":-1,
          "response_format":{"type":"text"},"modalities":["text"],"tool_choice":"auto",
          "stop":null,"unheard_of":null)"));
 }
 
 TEST(OpenAiRequest, RefusesByName) {
   const std::pair<const char*, const char*> table[] = {
-      {R"("n":2)", "n"},
-      {R"("logprobs":true)", "logprobs"},
+      {R"("n":0)", "n"},
+      {R"("n":1000000)", "n"},
+      {R"("n":1.5)", "n"},
+      {R"("logprobs":1)", "logprobs"},
       {R"("top_logprobs":3)", "top_logprobs"},
-      {R"("logit_bias":{"5":1})", "logit_bias"},
-      {R"("presence_penalty":0.1)", "presence_penalty"},
-      {R"("frequency_penalty":-1)", "frequency_penalty"},
+      {R"("logprobs":true,"top_logprobs":21)", "top_logprobs"},
+      {R"("logit_bias":{"-1":1})", "logit_bias"},
+      {R"("logit_bias":{"5":101})", "logit_bias"},
+      {R"("logit_bias":{"5":false})", "logit_bias"},
+      {R"("logit_bias":{"x":1})", "logit_bias"},
+      {R"("logit_bias":{"18446744073709551616":1})", "logit_bias"},
+      {R"("logit_bias":[[5,1],[5,2]])", "logit_bias"},
+      {R"("logit_bias":[[5.5,1]])", "logit_bias"},
+      {R"("logit_bias":[5])", "logit_bias"},
+      {R"("logit_bias":[[5,true]])", "logit_bias"},
+      {R"("logit_bias":5)", "logit_bias"},
+      {R"("presence_penalty":2.5)", "presence_penalty"},
+      {R"("frequency_penalty":-3)", "frequency_penalty"},
+      {R"("repetition_penalty":0)", "repetition_penalty"},
+      {R"("penalty_last_n":-2)", "penalty_last_n"},
+      {R"("reasoning_budget_tokens":100)", "reasoning_budget_tokens"},
+      {R"("verbosity":"high")", "verbosity"},
+      {R"("functions":[])", "functions"},
+      {R"("audio":{})", "audio"},
       {R"("response_format":{"type":"json_object"})", "response_format"},
-      {R"("parallel_tool_calls":false)", "parallel_tool_calls"},
+      {R"("parallel_tool_calls":"no")", "parallel_tool_calls"},
       {R"("tool_choice":"required")", "tool_choice"},
       {R"("tool_choice":{"type":"function","function":{"name":"f"}})", "tool_choice"},
       {R"("unheard_of":1)", "unheard_of"},
@@ -122,7 +141,7 @@ TEST(OpenAiRequest, RefusesByName) {
       {R"("stop":["a","b","c","d","e"])", "stop"},
       {R"("stream":"yes")", "stream"},
       {R"("stream_options":{"include_usage":true})", "stream_options"},
-      {R"("stream":true,"stream_options":{"other":1})", "stream_options"},
+      {R"("stream":true,"stream_options":{"other":1})", "stream_options.other"},
       {R"("reasoning_effort":"huge")", "reasoning_effort"},
       {R"("reasoning_effort":3)", "reasoning_effort"},
       {R"("reasoning":{"effort":"huge"})", "reasoning.effort"},

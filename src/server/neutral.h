@@ -1,0 +1,72 @@
+// The neutral form of what clients ask and of what they get: every dialect translates to it and
+// from it, and none knows another.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "chat/message.h"
+#include "chat/output_event.h"
+#include "engine/engine.h"
+
+namespace strata::server {
+
+// What conversations and plain texts have in common.
+struct Generation {
+  Sampling sampling;
+  std::vector<LogitBias> logit_bias;
+  std::uint64_t max_tokens = 0;    // 0 = the room that is left in the context
+  std::vector<std::string> stops;  // cut the answer's text; thinking and calls are left alone
+  std::optional<std::uint32_t> logprobs;  // alternatives of each token; absent: no probabilities
+  std::uint32_t choices = 1;              // answers; the i-th is drawn with seed + i
+};
+
+struct ChatRequest : Generation {
+  chat::Conversation conversation;
+  bool one_call = false;  // the answer ends with its first tool call
+};
+
+struct TextRequest : Generation {
+  std::vector<TokenId> prompt;
+  bool prompt_logprobs = false;
+};
+
+enum class ChatFinish { stop, length, tool_calls, cancelled, error };
+
+struct ChatResult {
+  ChatFinish finish = ChatFinish::stop;
+  Error error;                             // when finish is error
+  std::optional<std::string> stop_string;  // the one that ended the answer
+  // The pieces of the events joined, without calls that were cut off. In `tool_calls`, the
+  // arguments are the text the events carried, as a JSON string.
+  chat::Message message;
+  std::vector<TokenChances> prompt_chances;  // of the prompt's tokens from the second on
+  std::vector<TokenChances> chances;         // of all generated tokens, if asked for
+  std::uint32_t prompt_tokens = 0;
+  std::uint32_t cached_tokens = 0;
+  std::uint32_t completion_tokens = 0;
+  std::uint32_t reasoning_tokens = 0;  // of them, inside the thinking
+  double queue_seconds = 0;
+  double prompt_seconds = 0;
+  double decode_seconds = 0;
+};
+
+// Runs on the executor the request came with, in order, finished() once and last.
+class ChatObserver {
+ public:
+  virtual ~ChatObserver() = default;
+  virtual void progress(std::uint32_t read, std::uint32_t total) { (void)read, (void)total; }
+  // Of one more token, before the events it causes.
+  virtual void chances(const TokenChances& chances) { (void)chances; }
+  virtual void event(const chat::OutputEvent& event) = 0;
+  virtual void finished(const ChatResult& result) = 0;
+};
+
+// Runs functions later, one at a time and in order; must not block (ResponseWriter::post).
+using Executor = std::function<void(std::function<void()>)>;
+
+}  // namespace strata::server

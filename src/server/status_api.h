@@ -1,0 +1,25 @@
+// What the server says of itself: models, health, llama.cpp's props, slots and metrics, and
+// v1/status.
+#pragma once
+
+#include "server/answer_json.h"
+
+namespace strata::server {
+
+// What all of them need beside the service.
+struct StatusContext {
+  ServicePtr service;
+  std::string version;  // of the program
+  bool needs_key = false;
+};
+
+boost::json::object health_json(const StatusContext& context);
+boost::json::object models_json(const StatusContext& context);
+boost::json::object model_json(const Service& service, std::string_view name);
+boost::json::object props_json(const StatusContext& context);
+boost::json::array slots_json(const StatusContext& context);
+boost::json::object activity_json(const StatusContext& context);  // GET /status
+boost::json::object status_json(const StatusContext& context);    // GET /v1/status
+std::string metrics_text(const StatusContext& context);           // Prometheus
+
+}  // namespace strata::server

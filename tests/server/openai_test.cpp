@@ -1,0 +1,303 @@
+// OpenAI's dialects beyond a plain chat: choices, probabilities, one call, progress, completions.
+#include "server/openai_completions.h"
+#include "tests/server/api_fixture.h"
+
+namespace strata::server::testing {
+namespace {
+
+constexpr std::string_view kCompletions = "/v1/completions";
+
+using OpenAiTest = ApiTest;
+
+TEST_F(OpenAiTest, SeveralChoicesAreDrawnWithSeedsOfTheirOwn) {
+  engine_->script({{.text = "</think>\n\none"}, {.text = "</think>\n\ntwo"}});
+  const RawResponse response = chat(R"("n":2,"temperature":1,"seed":7)");
+  ASSERT_EQ(response.status, 200u) << response.body;
+  const json::value whole = response.json();
+  ASSERT_EQ(whole.at("choices").as_array().size(), 2u);
+  EXPECT_EQ(text_of(whole.at("choices").at(0).at("message").at("content")), "one");
+  EXPECT_EQ(text_of(whole.at("choices").at(1).at("message").at("content")), "two");
+  EXPECT_EQ(whole.at("choices").at(1).at("index").as_int64(), 1);
+  EXPECT_EQ(engine_->request(0).sampling.seed, 7u);
+  EXPECT_EQ(engine_->request(1).sampling.seed, 8u);
+  EXPECT_EQ(engine_->request(0).prompt, engine_->request(1).prompt);
+  const json::value& usage = whole.at("usage");
+  EXPECT_EQ(usage.at("prompt_tokens").as_int64(),
+            static_cast<std::int64_t>(engine_->request(0).prompt.size()));
+  std::size_t written = 0;
+  for (const char* text : {"</think>\n\none", "</think>\n\ntwo"})
+    written += engine_->tokenizer().encode(text, Specials::all).size();
+  EXPECT_EQ(usage.at("completion_tokens").as_int64(), static_cast<std::int64_t>(written));
+}
+
+TEST_F(OpenAiTest, StreamedChoicesKeepApart) {
+  engine_->script({{.text = "</think>\n\nred red red", .pace = 1ms},
+                   {.text = "</think>\n\nblue blue", .pace = 1ms}});
+  const RawResponse response = chat(R"("n":2,"stream":true)");
+  std::map<std::int64_t, std::string> texts, ends;
+  for (const std::string& data : sse_data(response.body)) {
+    if (data == "[DONE]") continue;
+    const json::value chunk = json::parse(data);
+    const json::value& choice = chunk.at("choices").at(0);
+    const auto index = choice.at("index").as_int64();
+    if (const auto* text = choice.at("delta").as_object().if_contains("content"))
+      texts[index] += text_of(*text);
+    if (!choice.at("finish_reason").is_null()) ends[index] += text_of(choice.at("finish_reason"));
+  }
+  EXPECT_EQ(texts[0], "red red red");
+  EXPECT_EQ(texts[1], "blue blue");
+  EXPECT_EQ(ends[0], "stop");
+  EXPECT_EQ(ends[1], "stop");
+  EXPECT_THAT(response.body, ::testing::EndsWith("data: [DONE]\n\n"));
+}
+
+TEST_F(OpenAiTest, ARefusedChoiceTakesTheOthersBack) {
+  engine_->script({{.text = "word ", .pace = 1ms, .endless = true}});
+  engine_->accept_at_most = 2;
+  EXPECT_EQ(chat(R"("n":3)").status, 503u);
+  EXPECT_TRUE(idle_within(1s));
+}
+
+TEST_F(OpenAiTest, AFailedChoiceEndsAllInOneError) {
+  const Error broken{ErrorCode::io, "it broke"};
+  for (const char* stream : {"", R"(,"stream":true)"}) {
+    engine_->forget();
+    engine_->script({{.text = "word ", .pace = 1ms, .endless = true},
+                     {.text = "x", .reason = FinishReason::error, .error = broken}});
+    const RawResponse response = chat(std::string(R"("n":2)") + stream);
+    EXPECT_TRUE(response.complete);
+    EXPECT_THAT(response.body, HasSubstr("it broke"));
+    EXPECT_TRUE(idle_within(1s));
+  }
+}
+
+TEST_F(OpenAiTest, LogprobsOfEveryTokenWithAlternatives) {
+  engine_->script({{.text = "Hm.\n</think>\n\nH\xC3\xA9llo", .bytes = true}});
+  const RawResponse response = chat(R"("logprobs":true,"top_logprobs":2)");
+  const json::object answer = choice(response);
+  const json::array& items = answer.at("logprobs").at("content").as_array();
+  ASSERT_EQ(items.size(), static_cast<std::size_t>(
+                              response.json().at("usage").at("completion_tokens").as_int64()));
+  std::string bytes;
+  for (const json::value& item : items) {
+    EXPECT_DOUBLE_EQ(item.at("logprob").to_number<double>(), -0.5);
+    ASSERT_EQ(item.at("top_logprobs").as_array().size(), 2u);
+    EXPECT_EQ(item.at("top_logprobs").at(0).at("token"), item.at("token"));
+    for (const json::value& byte : item.at("bytes").as_array())
+      bytes += static_cast<char>(byte.to_number<int>());
+  }
+  EXPECT_EQ(bytes, "Hm.\n</think>\n\nH\xC3\xA9llo");
+  EXPECT_THAT(response.body, HasSubstr(R"("token":"bytes:\\xc3")"));
+
+  // Streamed: the same entries, over all chunks.
+  std::size_t streamed = 0;
+  bool with_thinking = false;
+  for (const json::value& chunk :
+       joined(chat(R"("stream":true,"logprobs":true,"top_logprobs":2)").body).chunks) {
+    const json::value& part = chunk.at("choices").at(0);
+    if (part.at("logprobs").is_null()) continue;
+    streamed += part.at("logprobs").at("content").as_array().size();
+    with_thinking |= part.at("delta").as_object().contains("reasoning_content");
+  }
+  EXPECT_EQ(streamed, items.size());
+  EXPECT_TRUE(with_thinking);
+  EXPECT_TRUE(choice(chat("")).at("logprobs").is_null());
+}
+
+TEST_F(OpenAiTest, SteersTheSampling) {
+  chat(R"("presence_penalty":0.5,"frequency_penalty":-0.25,"repeat_penalty":1.1,
+          "repeat_last_n":32,"logit_bias":{"7":-100,"5":2}})");
+  chat(R"("presence_penalty":0.5,"frequency_penalty":-0.25,"repetition_penalty":1.1,
+          "penalty_last_n":-1,"logit_bias":[[9,false]])");
+  const Request first = engine_->request(0);
+  EXPECT_FLOAT_EQ(first.sampling.presence_penalty, 0.5f);
+  EXPECT_FLOAT_EQ(first.sampling.frequency_penalty, -0.25f);
+  EXPECT_FLOAT_EQ(first.sampling.repetition_penalty, 1.1f);
+  EXPECT_EQ(first.sampling.penalty_last_n, -1);
+  ASSERT_EQ(first.logit_bias.size(), 1u);
+  EXPECT_EQ(first.logit_bias[0].id, 9);
+  EXPECT_FLOAT_EQ(first.logit_bias[0].bias, kBan);
+}
+
+TEST_F(OpenAiTest, WithoutParallelCallsTheFirstEndsTheAnswer) {
+  const std::string second = kCall.substr(kCall.find("<tool_call>"));
+  engine_->script({{.text = kCall + "\n" + second, .endless = true}});
+  const json::object answer = choice(chat(kTools + R"(,"parallel_tool_calls":false)"));
+  EXPECT_EQ(text_of(answer.at("finish_reason")), "tool_calls");
+  EXPECT_EQ(answer.at("message").at("tool_calls").as_array().size(), 1u);
+  EXPECT_TRUE(idle_within(1s));
+}
+
+TEST_F(OpenAiTest, TellsHowMuchOfThePromptIsRead) {
+  const std::string body = chat(R"("stream":true,"return_progress":true)").body;
+  bool told = false;
+  for (const json::value& chunk : joined(body).chunks) {
+    const auto* progress = chunk.as_object().if_contains("prompt_progress");
+    if (progress == nullptr) continue;
+    told = true;
+    EXPECT_EQ(progress->at("total"), progress->at("processed"));
+    EXPECT_EQ(progress->at("total").as_int64(),
+              static_cast<std::int64_t>(engine_->request(0).prompt.size()));
+  }
+  EXPECT_TRUE(told);
+  EXPECT_THAT(chat(R"("stream":true)").body, ::testing::Not(HasSubstr("prompt_progress")));
+}
+
+TEST_F(OpenAiTest, APictureOfAToolIsANote) {
+  const RawResponse response = chat("", R"([{"role":"user","content":"look"},
+                   {"role":"assistant","tool_calls":[{"id":"1","function":{"name":"f"}}]},
+                   {"role":"tool","tool_call_id":"1","content":[{"type":"text","text":"see "},
+                     {"type":"image_url","image_url":{"url":"data:image/png;base64,"}}]}])");
+  EXPECT_EQ(response.status, 200u) << response.body;
+  EXPECT_THAT(engine_->prompt(0), HasSubstr("see [A picture was here."));
+  EXPECT_EQ(chat("", R"([{"role":"user","content":[{"type":"image_url"}]}])").status, 400u);
+}
+
+// The limit of a request -------------------------------------------------------------------
+
+TEST_F(OpenAiTest, TheLimitMustLeaveTheSlackFree) {
+  chat("");
+  const auto prompt = engine_->request(0).prompt.size();
+  EXPECT_EQ(engine_->request(0).max_tokens, 2048 - kContextSlack - prompt);
+  const std::uint64_t room = 2048 - kContextSlack - prompt;
+  EXPECT_EQ(chat(fmt::format(R"("max_tokens":{})", room)).status, 200u);
+  const RawResponse refused = chat(fmt::format(R"("max_tokens":{})", room + 1));
+  EXPECT_EQ(refused.status, 400u);
+  EXPECT_THAT(error_of(refused), HasSubstr(fmt::format("ask for at most {}", room)));
+  EXPECT_EQ(refused.json().at("error").at("n_ctx").as_int64(), 2048);
+  EXPECT_EQ(refused.json().at("error").at("n_prompt_tokens").as_int64(),
+            static_cast<std::int64_t>(prompt));
+  serve_again({.fit_max_tokens = true});
+  EXPECT_EQ(chat(R"("max_tokens":100000)").status, 200u);
+  EXPECT_EQ(engine_->request(2).max_tokens, room);
+}
+
+// Completions ------------------------------------------------------------------------------
+
+TEST_F(OpenAiTest, ContinuesAText) {
+  engine_->script({{.text = "</think> world"}});
+  const RawResponse response =
+      client().post(kCompletions, R"({"prompt":"Hello <|im_end|>","model":"x"})");
+  ASSERT_EQ(response.status, 200u) << response.body;
+  const json::value whole = response.json();
+  EXPECT_EQ(text_of(whole.at("object")), "text_completion");
+  EXPECT_THAT(text_of(whole.at("id")), ::testing::StartsWith("cmpl-"));
+  // No template, no parser of the family's marks: what is written is the text.
+  EXPECT_EQ(text_of(whole.at("choices").at(0).at("text")), "</think> world");
+  EXPECT_EQ(text_of(whole.at("choices").at(0).at("finish_reason")), "stop");
+  EXPECT_EQ(engine_->prompt(0), "Hello <|im_end|>");
+  EXPECT_EQ(engine_->request(0).prompt.back(), *engine_->tokenizer().special("<|im_end|>"));
+  EXPECT_EQ(engine_->request(0).max_tokens, kCompletionTokens);
+}
+
+TEST_F(OpenAiTest, PromptsAsTokensAndManyAtOnce) {
+  engine_->script({{.text = "a"}, {.text = "b"}, {.text = "c"}, {.text = "d"}});
+  const RawResponse response =
+      client().post(kCompletions, R"({"prompt":["x","y"],"n":2,"seed":1,"temperature":1})");
+  ASSERT_EQ(response.status, 200u) << response.body;
+  const json::array choices = response.json().at("choices").as_array();
+  ASSERT_EQ(choices.size(), 4u);
+  EXPECT_EQ(text_of(choices[3].at("text")), "d");
+  EXPECT_EQ(choices[3].at("index").as_int64(), 3);
+  EXPECT_EQ(engine_->prompt(1), "x");
+  EXPECT_EQ(engine_->prompt(2), "y");
+  EXPECT_EQ(response.json().at("usage").at("prompt_tokens").as_int64(), 2);
+
+  EXPECT_EQ(client().post(kCompletions, R"({"prompt":[5,6,7]})").status, 200u);
+  EXPECT_EQ(engine_->request(4).prompt, (std::vector<TokenId>{5, 6, 7}));
+  EXPECT_EQ(client().post(kCompletions, R"({"prompt":[[5],[6,7]]})").status, 200u);
+  EXPECT_EQ(engine_->request(6).prompt, (std::vector<TokenId>{6, 7}));
+}
+
+TEST_F(OpenAiTest, EchoAndLogprobsScoreAPrompt) {
+  engine_->script({{.text = " there"}});
+  const RawResponse response = client().post(
+      kCompletions, R"({"prompt":"H\u00e9 you","echo":true,"logprobs":2,"max_tokens":1})");
+  ASSERT_EQ(response.status, 200u) << response.body;
+  const json::value whole = response.json();
+  const json::value& first = whole.at("choices").at(0);
+  const auto prompt = engine_->request(0).prompt;
+  EXPECT_THAT(text_of(first.at("text")), ::testing::StartsWith("H\xC3\xA9 you"));
+  const json::array& tokens = first.at("logprobs").at("tokens").as_array();
+  const json::array& scores = first.at("logprobs").at("token_logprobs").as_array();
+  const json::array& offsets = first.at("logprobs").at("text_offset").as_array();
+  const json::array& top = first.at("logprobs").at("top_logprobs").as_array();
+  ASSERT_EQ(tokens.size(), prompt.size() + 1);
+  ASSERT_EQ(scores.size(), tokens.size());
+  EXPECT_TRUE(scores[0].is_null());
+  EXPECT_TRUE(top[0].is_null());
+  EXPECT_DOUBLE_EQ(scores[1].to_number<double>(), -1);
+  EXPECT_DOUBLE_EQ(scores.back().to_number<double>(), -0.5);
+  EXPECT_GE(top[1].as_object().size(), 1u);
+  EXPECT_EQ(offsets[0].as_int64(), 0);
+  // Characters, not bytes.
+  EXPECT_EQ(offsets[prompt.size()].as_int64(), 6);
+  EXPECT_TRUE(engine_->request(0).prompt_logprobs);
+
+  const json::value none =
+      client()
+          .post(kCompletions, R"({"prompt":"a b","echo":true,"logprobs":0,"max_tokens":0})")
+          .json();
+  EXPECT_EQ(text_of(none.at("choices").at(0).at("text")), "a b");
+  EXPECT_EQ(none.at("usage").at("completion_tokens").as_int64(), 0);
+  EXPECT_EQ(text_of(none.at("choices").at(0).at("finish_reason")), "length");
+  EXPECT_EQ(none.at("choices").at(0).at("logprobs").at("tokens").as_array().size(),
+            engine_->request(1).prompt.size());
+}
+
+TEST_F(OpenAiTest, StreamsACompletion) {
+  engine_->script({{.text = "one END two", .bytes = true}});
+  const RawResponse response =
+      client().post(kCompletions,
+                    R"({"prompt":"x","stream":true,"stop":"END","echo":true,"max_tokens":-1,
+          "stream_options":{"include_usage":true}})");
+  std::string text, finish;
+  std::int64_t usage = 0;
+  for (const std::string& data : sse_data(response.body)) {
+    if (data == "[DONE]") continue;
+    const json::value chunk = json::parse(data);
+    if (chunk.at("choices").as_array().empty()) {
+      usage = chunk.at("usage").at("completion_tokens").as_int64();
+      continue;
+    }
+    EXPECT_TRUE(chunk.at("usage").is_null());
+    text += text_of(chunk.at("choices").at(0).at("text"));
+    const json::value& reason = chunk.at("choices").at(0).at("finish_reason");
+    if (!reason.is_null()) finish += text_of(reason);
+  }
+  EXPECT_EQ(text, "xone ");
+  EXPECT_EQ(finish, "stop");
+  EXPECT_EQ(usage, 7);
+  EXPECT_THAT(response.body, ::testing::EndsWith("data: [DONE]\n\n"));
+}
+
+TEST_F(OpenAiTest, RefusesBadCompletions) {
+  const std::pair<const char*, const char*> table[] = {
+      {R"({})", "prompt"},
+      {R"({"prompt":5})", "prompt"},
+      {R"({"prompt":""})", "prompt"},
+      {R"({"prompt":[]})", "prompt"},
+      {R"({"prompt":[-1]})", "prompt"},
+      {R"({"prompt":[1e18]})", "prompt"},
+      {R"({"prompt":[1,"a"]})", "prompt"},
+      {R"({"prompt":["a",5]})", "prompt"},
+      {R"({"prompt":"a","suffix":"b"})", "suffix"},
+      {R"({"prompt":"a","best_of":2})", "best_of"},
+      {R"({"prompt":"a","logprobs":true})", "logprobs"},
+      {R"({"prompt":"a","logprobs":21})", "logprobs"},
+      {R"({"prompt":"a","echo":true,"logprobs":1,"stream":true})", "echo"},
+      {R"({"prompt":"a","max_tokens":-2})", "max_tokens"},
+      {R"({"prompt":"a","max_tokens":5000})", "prompt"},
+      {R"({"prompt":["a","b","c","d","e"],"n":16})", "n"},
+      {R"({"prompt":"a","messages":[]})", "messages"},
+  };
+  for (const auto& [text, param] : table) {
+    const RawResponse refused = client().post(kCompletions, text);
+    EXPECT_EQ(refused.status, 400u) << text;
+    EXPECT_EQ(error_of(refused, "param"), param) << text;
+  }
+  EXPECT_EQ(client().post(kCompletions, R"({"prompt":"a","suffix":"","best_of":1})").status, 200u);
+}
+
+}  // namespace
+}  // namespace strata::server::testing

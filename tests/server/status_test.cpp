@@ -1,0 +1,198 @@
+// What the server says of itself, the tokenizer's paths, defaults and their sources.
+#include "tests/server/api_fixture.h"
+
+namespace strata::server::testing {
+namespace {
+
+class StatusTest : public ApiTest {
+ protected:
+  json::value setting(const std::string& name) {
+    const json::value all = client().get("/v1/status").json();
+    for (const json::value& entry : all.at("defaults").as_array()) {
+      if (text_of(entry.at("name")) == name) return entry;
+    }
+    ADD_FAILURE() << name;
+    return {};
+  }
+};
+
+TEST_F(StatusTest, Props) {
+  const json::value props = client().get("/props").json();
+  EXPECT_EQ(props.at("default_generation_settings").at("n_ctx").as_int64(), 2048);
+  EXPECT_EQ(props.at("default_generation_settings").at("params").at("n_predict").as_int64(), -1);
+  EXPECT_EQ(props.at("total_slots").as_int64(), 2);
+  EXPECT_EQ(text_of(props.at("chat_template")), service_->template_source());
+  EXPECT_FALSE(props.at("modalities").at("vision").as_bool());
+  EXPECT_EQ(client().get("/props?model=fake-model").status, 200u);
+  EXPECT_EQ(client().get("/props?model=other").status, 404u);
+}
+
+TEST_F(StatusTest, CountsWhatRuns) {
+  EXPECT_EQ(text_of(client().get("/status").json().at("phase")), "idle");
+  engine_->script({{.text = "word ", .pace = 2ms, .endless = true}});
+  RawClient one = client();
+  one.send("POST /v1/chat/completions HTTP/1.1\r\nContent-Length: " +
+           std::to_string(body("").size()) + "\r\n\r\n" + body(""));
+  while (service_->answers().empty() || service_->answers()[0].generated < 3)
+    std::this_thread::sleep_for(1ms);
+  const json::value activity = client().get("/status").json();
+  EXPECT_TRUE(activity.at("busy").as_bool());
+  EXPECT_EQ(activity.at("running").as_int64(), 1);
+  EXPECT_EQ(activity.at("queued").as_int64(), 0);
+  EXPECT_EQ(text_of(activity.at("phase")), "thinking");
+  const json::array slots = client().get("/slots").json().as_array();
+  ASSERT_EQ(slots.size(), 2u);
+  EXPECT_TRUE(slots[0].at("is_processing").as_bool());
+  EXPECT_FALSE(slots[1].at("is_processing").as_bool());
+  EXPECT_EQ(slots[0].at("n_prompt_tokens").as_int64(),
+            static_cast<std::int64_t>(engine_->request(0).prompt.size()));
+  EXPECT_EQ(client().get("/v1/status").json().at("activity").at("in_flight").as_int64(), 1);
+  EXPECT_THAT(client().get("/metrics").body, HasSubstr("llamacpp:requests_processing 1\n"));
+  one.close();
+  EXPECT_TRUE(idle_within(1s));
+  for (int i = 0; i < 500 && service_->counters().finished[3] == 0; ++i)
+    std::this_thread::sleep_for(2ms);
+  const json::value after = client().get("/v1/status").json();
+  EXPECT_EQ(after.at("activity").at("in_flight").as_int64(), 0);
+  EXPECT_EQ(after.at("activity").at("finished").at("cancelled").as_int64(), 1);
+  EXPECT_EQ(after.at("activity").at("finished").at("error").as_int64(), 0);
+}
+
+TEST_F(StatusTest, MetricsAreCountersThatAddUp) {
+  engine_->script({{.text = "</think>\n\nHello", .cached = 2}});
+  const json::value usage = chat("").json().at("usage");
+  chat("");
+  const RawResponse metrics = client().get("/metrics");
+  EXPECT_THAT(metrics.headers.at("Content-Type"), ::testing::StartsWith("text/plain"));
+  const auto value = [&](const std::string& name) {
+    const std::size_t at = metrics.body.find("\n" + name + " ");
+    EXPECT_NE(at, std::string::npos) << name;
+    return std::strtod(metrics.body.c_str() + at + name.size() + 2, nullptr);
+  };
+  EXPECT_EQ(value("strata_requests_total"), 2);
+  EXPECT_EQ(value("strata_finished_total{reason=\"stop\"}"), 2);
+  EXPECT_EQ(value("strata_cached_tokens_total"), 4);
+  EXPECT_EQ(value("llamacpp:prompt_tokens_total"),
+            2 * (usage.at("prompt_tokens").to_number<double>() - 2));
+  EXPECT_EQ(value("llamacpp:tokens_predicted_total"),
+            2 * usage.at("completion_tokens").to_number<double>());
+  EXPECT_EQ(value("llamacpp:prompt_seconds_total"), 1);
+  // Every line is a comment or "name value".
+  std::istringstream lines(metrics.body);
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_THAT(line,
+                ::testing::MatchesRegex(
+                    R"(# (HELP|TYPE) [a-z_:]+ .*|[a-z_:]+(\{reason="[a-z_]+"\})? [0-9.e+-]+)"));
+  }
+}
+
+TEST_F(StatusTest, DefaultsHaveSources) {
+  engine_->facts_.default_sampling.temperature = 0.7f;
+  ServiceOptions options;
+  options.sampling = {{"top_p", 0.5}};
+  options.reasoning_effort = "none";
+  serve_again(options);
+  EXPECT_EQ(text_of(setting("temperature").at("source")), "model file");
+  EXPECT_EQ(text_of(setting("top_p").at("source")), "config");
+  EXPECT_FLOAT_EQ(setting("top_p").at("value").to_number<float>(), 0.5f);
+  EXPECT_EQ(text_of(setting("min_p").at("source")), "built-in");
+  EXPECT_EQ(text_of(setting("reasoning_effort").at("value")), "none");
+  EXPECT_EQ(text_of(setting("fit_max_tokens").at("source")), "built-in");
+  chat("");
+  EXPECT_FLOAT_EQ(engine_->request(0).sampling.temperature, 0.7f);
+  EXPECT_FLOAT_EQ(engine_->request(0).sampling.top_p, 0.5f);
+  EXPECT_THAT(engine_->prompt(0), ::testing::EndsWith("</think>\n\n"));
+  // A request that says something about thinking is not overruled.
+  chat(R"("reasoning_effort":"low")");
+  EXPECT_THAT(engine_->prompt(1), ::testing::EndsWith("<think>\n"));
+}
+
+TEST_F(StatusTest, ParityPinsEverything) {
+  engine_->facts_.default_sampling.temperature = 0.7f;
+  ServiceOptions options;
+  options.sampling = {{"top_p", 0.5}};
+  options.reasoning_effort = "none";
+  options.fit_max_tokens = true;
+  options.parity = true;
+  serve_again(options);
+  const json::value status = client().get("/v1/status").json();
+  EXPECT_TRUE(status.at("parity").as_bool());
+  for (const json::value& entry : status.at("defaults").as_array())
+    EXPECT_EQ(text_of(entry.at("source")), "parity") << entry;
+  chat("");
+  EXPECT_EQ(engine_->request(0).sampling.temperature, 0);
+  EXPECT_EQ(engine_->request(0).sampling.top_p, 1);
+  EXPECT_THAT(engine_->prompt(0), ::testing::EndsWith("<think>\n"));
+  EXPECT_EQ(chat(R"("max_tokens":100000)").status, 400u);
+}
+
+TEST_F(StatusTest, BadDefaultsStopTheStart) {
+  ServiceOptions options;
+  options.sampling = {{"temperature", -1}};
+  EXPECT_THAT(Service::create(*engine_, options).error().message, HasSubstr("temperature"));
+  options.sampling = {};
+  options.reasoning_effort = "huge";
+  EXPECT_THAT(Service::create(*engine_, options).error().message, HasSubstr("huge"));
+}
+
+TEST_F(StatusTest, AliasesAreListedAndEchoed) {
+  ServiceOptions options;
+  options.aliases = {"gpt-4", "claude"};
+  serve_again(options);
+  const json::array models = client().get("/v1/models").json().at("data").as_array();
+  ASSERT_EQ(models.size(), 3u);
+  EXPECT_EQ(text_of(models[1].at("id")), "gpt-4");
+  EXPECT_EQ(text_of(models[1].at("alias_of")), "fake-model");
+  EXPECT_EQ(client().get("/v1/models/claude").status, 200u);
+  const auto answered = [&](const std::string& model) {
+    return text_of(client()
+                       .post(kChat, R"({"model":")" + model + R"(","messages":)" + kHello + "}")
+                       .json()
+                       .at("model"));
+  };
+  EXPECT_EQ(answered("claude"), "claude");
+  EXPECT_EQ(answered("unheard-of"), "fake-model");
+}
+
+TEST_F(StatusTest, TokenizesBothWays) {
+  const std::string text = R"(Hi <|im_end|> \ud83d\ude00)";
+  const json::value plain =
+      client().post("/tokenize", R"({"content":")" + text + R"(","parse_special":false})").json();
+  const json::value special = client().post("/tokenize", R"({"content":")" + text + "\"}").json();
+  EXPECT_GT(plain.at("tokens").as_array().size(), special.at("tokens").as_array().size());
+  const auto id = *engine_->tokenizer().special("<|im_end|>");
+  EXPECT_THAT(json::serialize(special.at("tokens")), HasSubstr(std::to_string(id)));
+  for (const json::value& ids : {plain.at("tokens"), special.at("tokens")}) {
+    EXPECT_EQ(text_of(client()
+                          .post("/detokenize", json::serialize(json::object{{"tokens", ids}}))
+                          .json()
+                          .at("content")),
+              "Hi <|im_end|> \xF0\x9F\x98\x80");
+  }
+  const json::value pieces =
+      client().post("/tokenize", R"({"content":"Hi","with_pieces":true})").json();
+  EXPECT_EQ(text_of(pieces.at("tokens").at(0).at("piece")), "Hi");
+  EXPECT_EQ(client().post("/tokenize", R"({"content":5})").status, 400u);
+  EXPECT_EQ(client().post("/tokenize", "{}").status, 400u);
+  EXPECT_EQ(client().post("/detokenize", R"({"tokens":[-1]})").status, 400u);
+  EXPECT_EQ(client().post("/detokenize", R"({"tokens":"x"})").status, 400u);
+}
+
+TEST_F(StatusTest, AppliesTheTemplate) {
+  const json::value prompt = client().post("/apply-template", body("")).json();
+  chat("");
+  EXPECT_EQ(text_of(prompt.at("prompt")), engine_->prompt(0));
+}
+
+TEST_F(StatusTest, WhatItCannotDoIs501) {
+  for (const char* path : {"/v1/embeddings", "/embeddings", "/v1/rerank", "/v1/audio/speech"}) {
+    const RawResponse response = client().post(path, R"({"input":"x"})");
+    EXPECT_EQ(response.status, 501u) << path;
+    EXPECT_EQ(error_of(response, "code"), "not_supported");
+  }
+  EXPECT_EQ(client().post("/slots/0?action=save", R"({"filename":"../../x"})").status, 501u);
+  EXPECT_EQ(client().post("/slots/0?action=explode", "{}").status, 400u);
+}
+
+}  // namespace
+}  // namespace strata::server::testing
