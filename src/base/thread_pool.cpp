@@ -103,6 +103,26 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
+// One of as many shares as threads of parts that lie side by side: [first, end) in one word.
+struct alignas(kCacheLine) Share {
+  std::atomic<std::uint64_t> span{0};
+
+  void set(std::size_t first, std::size_t end) {
+    span.store(std::uint64_t{first} << 32 | end, std::memory_order_relaxed);
+  }
+  // The first part for its owner, the last one for others; false when none is left.
+  bool take(bool owner, std::size_t& part) {
+    std::uint64_t now = span.load(std::memory_order_relaxed);
+    for (;;) {
+      const std::uint64_t first = now >> 32, end = now & 0xffffffffu;
+      if (first >= end) return false;
+      part = owner ? first : end - 1;
+      const std::uint64_t then = owner ? (first + 1) << 32 | end : first << 32 | (end - 1);
+      if (span.compare_exchange_weak(now, then, std::memory_order_relaxed)) return true;
+    }
+  }
+};
+
 }  // namespace
 
 struct ThreadPool::Shared {
@@ -120,10 +140,12 @@ struct ThreadPool::Shared {
   bool spinning = true;
   SpinBudget caller_budget{true};
   std::vector<std::thread> workers;
+  std::vector<Share> shares;  // of run_near, one a thread
 
   std::uint32_t drain();
   void work();
   void run_batch(std::size_t parts);
+  void run_batches(std::size_t parts, const Body& body);
   void wake(std::size_t useful);
 };
 
@@ -211,6 +233,7 @@ ThreadPool::ThreadPool(std::size_t threads) : shared_(std::make_unique<Shared>()
     log_warning("the machine allows {} of {} threads: {}", this->threads(), threads,
                 refused.what());
   }
+  shared_->shares = std::vector<Share>(this->threads());
 }
 
 ThreadPool::~ThreadPool() {
@@ -224,18 +247,30 @@ std::size_t ThreadPool::threads() const {
   return shared_->workers.size() + 1;
 }
 
+void ThreadPool::Shared::run_batches(std::size_t parts, const Body& todo) {
+  body = &todo;
+  for (first = 0; first < parts; first += kMaxParts) run_batch(std::min(parts - first, kMaxParts));
+  body = nullptr;
+}
+
 void ThreadPool::run(std::size_t parts, const std::function<void(std::size_t part)>& body) {
   if (parts == 0) return;
   const std::lock_guard lock(shared_->running);
-  if (parts == 1 || shared_->workers.empty()) {
-    for (std::size_t part = 0; part < parts; ++part) body(part);
-    return;
-  }
-  shared_->body = &body;
-  for (std::size_t first = 0; first < parts; first += kMaxParts) {
-    shared_->first = first;
-    shared_->run_batch(std::min(parts - first, kMaxParts));
-  }
+  if (parts > 1 && !shared_->workers.empty()) return shared_->run_batches(parts, body);
+  for (std::size_t part = 0; part < parts; ++part) body(part);
+}
+
+void ThreadPool::run_near(std::size_t parts, const std::function<void(std::size_t part)>& body) {
+  if (parts < 2 || shared_->workers.empty()) return run(parts, body);
+  const std::lock_guard lock(shared_->running);
+  std::vector<Share>& shares = shared_->shares;
+  for (std::size_t i = 0; i < shares.size(); ++i)
+    shares[i].set(parts * i / shares.size(), parts * (i + 1) / shares.size());
+  shared_->run_batches(shares.size(), [&](std::size_t mine) {
+    std::size_t part = 0;
+    for (std::size_t i = 0; i < shares.size(); ++i)
+      while (shares[(mine + i) % shares.size()].take(i == 0, part)) body(part);
+  });
 }
 
 }  // namespace strata

@@ -25,6 +25,10 @@ class ThreadPool {
   // One batch at a time: run() from two threads at once is serialised.
   void run(std::size_t parts, const std::function<void(std::size_t part)>& body);
 
+  // As run(), for parts that lie side by side in memory: there is a share for each thread, worked
+  // through in order; who is done with one helps with the others, from their ends.
+  void run_near(std::size_t parts, const std::function<void(std::size_t part)>& body);
+
  private:
   struct Shared;
   std::unique_ptr<Shared> shared_;

@@ -81,7 +81,7 @@ TEST_P(FloatProducts, HaveTheSameBitsWithAndWithoutPanelsOnEveryInstructionSet) 
             out[t] = z.data() + t * rows;
           }
           if (!kernels->float_gemv(type, weights.data(), weights.size() / rows, rows, depth,
-                                   in.data(), out.data(), few)) {
+                                   in.data(), out.data(), few, weights.data())) {
             ASSERT_NE(depth % 64, 0u) << "whole steps have a way without panels";
             continue;
           }

@@ -140,7 +140,7 @@ TEST_P(IntGemm, EqualsTheSlowProductInEveryShapeAndOnEveryInstructionSet) {
           std::vector<float*> out(tokens);
           for (std::size_t t = 0; t < tokens; ++t) out[t] = y.data() + t * rows;
           kernels->int_gemm(*int_format(type), weights.data(), weights.size() / rows, rows, width,
-                            a.views.data(), out.data(), tokens);
+                            a.views.data(), out.data(), tokens, weights.data());
           if (first.empty()) first = y;
           ASSERT_EQ(std::memcmp(first.data(), y.data(), y.size() * sizeof(float)), 0)
               << to_string(type) << " " << kernels->isa;

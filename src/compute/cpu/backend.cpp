@@ -12,6 +12,13 @@ namespace {
 
 constexpr std::size_t kPanelDepth = 256;  // inputs of one panel: whole 256-blocks
 
+// Outputs of a part of a sweep over memory: some tens of kilobytes, enough to hand out, not so much
+// that threads would wait for the last one.
+std::size_t sweep_height(std::size_t row_bytes) {
+  constexpr std::size_t part_bytes = std::size_t{96} << 10;
+  return std::clamp(part_bytes / row_bytes / kLanes * kLanes, kLanes, 32 * kLanes);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<SequenceState>> CpuBackend::new_sequence() {
@@ -125,26 +132,51 @@ void CpuBackend::point(Pointers& pointers, Rows& rows, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) pointers[i] = rows.row(i);
 }
 
+// The panels of all products, one after the other. With few tokens this is a sweep over memory, and
+// each thread gets a run of it.
 void CpuBackend::multiply(std::span<const Product> products) {
-  std::size_t total = 0;
-  std::vector<std::size_t> first;  // panel number at which each product starts
+  struct Panels {
+    std::size_t first, height;  // number of the product's first panel; outputs of each
+  };
+  std::size_t total = 0, tokens = 0;
+  for (const Product& p : products) tokens = std::max(tokens, p.tokens);
+  const bool sweep = tokens <= kFewTokens;
+  std::vector<Panels> panels;
   for (const Product& p : products) {
-    first.push_back(total);
-    total += p.tokens == 0 ? 0 : (p.matrix.rows + kPanelRows - 1) / kPanelRows;
+    const std::size_t height = sweep ? sweep_height(p.matrix.row_bytes) : kPanelRows;
+    panels.push_back({total, height});
+    total += p.tokens == 0 ? 0 : (p.matrix.rows + height - 1) / height;
   }
-  pool_.run(total, [&](std::size_t part) {
-    const auto after = std::upper_bound(first.begin(), first.end(), part);
-    auto index = static_cast<std::size_t>(after - first.begin()) - 1;
-    panel(products[index], (part - first[index]) * kPanelRows);
-  });
+  const auto product_of = [&](std::size_t part) {
+    const auto after =
+        std::upper_bound(panels.begin(), panels.end(), part,
+                         [](std::size_t number, const Panels& p) { return number < p.first; });
+    return static_cast<std::size_t>(after - panels.begin()) - 1;
+  };
+  const auto row_of = [&](std::size_t part, std::size_t index) {
+    return (part - panels[index].first) * panels[index].height;
+  };
+  const auto body = [&](std::size_t part) {
+    const std::size_t next = std::min(part + 1, total - 1);
+    const std::size_t index = product_of(part), after = product_of(next);
+    panel(products[index], row_of(part, index), panels[index].height,
+          products[after].matrix.row(row_of(next, after)));
+  };
+  if (sweep) {
+    pool_.run_near(total, body);
+  } else {
+    pool_.run(total, body);
+  }
 }
 
-void CpuBackend::panel(const Product& product, std::size_t first_row) {
+void CpuBackend::panel(const Product& product, std::size_t first_row, std::size_t height,
+                       const std::byte* after) {
+  const std::size_t rows = std::min<std::size_t>(height, product.matrix.rows - first_row);
   const IntFormat* format = int_format(product.matrix.type);
   if (format && product.bytes[format->kind]) {
-    int_panel(product, first_row);
+    int_panel(product, first_row, rows, after);
   } else {
-    float_panel(product, first_row);
+    float_panel(product, first_row, rows, after);
   }
 }
 
@@ -169,20 +201,22 @@ CpuBackend::ByteInputs CpuBackend::quantize(std::span<const Matrix> matrices, co
   return inputs;
 }
 
-// 64 outputs, in integers.
-void CpuBackend::int_panel(const Product& product, std::size_t first_row) {
+// Some outputs, in integers.
+void CpuBackend::int_panel(const Product& product, std::size_t first_row, std::size_t rows,
+                           const std::byte* after) {
   thread_local std::vector<float*> y;
   const Matrix& m = product.matrix;
   const IntFormat& format = *int_format(m.type);
   y.resize(product.tokens);
   for (std::size_t t = 0; t < product.tokens; ++t) y[t] = product.y[t] + first_row;
-  kernels_.int_gemm(format, m.row(first_row), m.row_bytes,
-                    std::min<std::size_t>(kPanelRows, m.rows - first_row), m.cols,
-                    product.bytes[format.kind], y.data(), product.tokens);
+  kernels_.int_gemm(format, m.row(first_row), m.row_bytes, rows, m.cols, product.bytes[format.kind],
+                    y.data(), product.tokens, after);
 }
 
-// 64 outputs: decode their rows, turn them so that outputs lie side by side, multiply every token.
-void CpuBackend::float_panel(const Product& product, std::size_t first_row) {
+// At most 64 outputs: decode their rows, turn them so that outputs lie side by side, multiply every
+// token.
+void CpuBackend::float_panel(const Product& product, std::size_t first_row, std::size_t rows,
+                             const std::byte* after) {
   struct Scratch {
     std::vector<float> decoded = std::vector<float>(kLanes * kPanelDepth);
     std::vector<float> panel = std::vector<float>(kPanelDepth * kPanelRows);
@@ -191,14 +225,18 @@ void CpuBackend::float_panel(const Product& product, std::size_t first_row) {
   };
   thread_local Scratch scratch;
   const Matrix& m = product.matrix;
-  const std::size_t rows = std::min(kPanelRows, m.rows - first_row);
   const TypeTraits& type = traits(m.type);
   scratch.x.resize(product.tokens);
   scratch.y.resize(product.tokens);
   for (std::size_t t = 0; t < product.tokens; ++t) scratch.y[t] = product.y[t] + first_row;
   if (kernels_.float_gemv(m.type, m.row(first_row), m.row_bytes, rows, m.cols, product.x,
-                          scratch.y.data(), product.tokens))
+                          scratch.y.data(), product.tokens, after))
     return;
+  if (rows > kPanelRows) {
+    for (std::size_t r = 0; r < rows; r += kPanelRows)
+      float_panel(product, first_row + r, std::min(kPanelRows, rows - r), after);
+    return;
+  }
   // A run: such a panel stays in the first cache. Formats of 256 need more.
   const std::size_t step = type.block_values > kRun ? kPanelDepth : kRun;
   for (std::size_t k = 0; k < m.cols; k += step) {

@@ -87,9 +87,13 @@ class CpuBackend final : public Backend {
   void allocate(std::size_t rows);
   static void point(Pointers& pointers, Rows& rows, std::size_t count);
   void multiply(std::span<const Product> products);
-  void panel(const Product& product, std::size_t first_row);
-  void float_panel(const Product& product, std::size_t first_row);
-  void int_panel(const Product& product, std::size_t first_row);
+  // At most `height` outputs from `first_row` on; `after` is what will be read next.
+  void panel(const Product& product, std::size_t first_row, std::size_t height,
+             const std::byte* after);
+  void float_panel(const Product& product, std::size_t first_row, std::size_t rows,
+                   const std::byte* after);
+  void int_panel(const Product& product, std::size_t first_row, std::size_t rows,
+                 const std::byte* after);
   // The inputs in bytes, for each kind that one of the matrices is of.
   ByteInputs quantize(std::span<const Matrix> matrices, const float* const* x, std::size_t count,
                       Quantized& into);

@@ -222,10 +222,10 @@ static void int_panel(const IntFormat& format, const std::byte* const* rows, std
 
 static void int_gemm(const IntFormat& format, const std::byte* matrix, std::size_t row_bytes,
                      std::size_t row_count, std::size_t width, const QuantizedRow* x,
-                     float* const* y, std::size_t tokens) {
+                     float* const* y, std::size_t tokens, [[maybe_unused]] const std::byte* after) {
 #if defined(STRATA_VBMI)
   if (const Gemv few = gemv_of(format.type); few && tokens <= kFewTokens)
-    return few(matrix, row_bytes, row_count, width, x, y, tokens);
+    return few(matrix, row_bytes, row_count, width, x, y, tokens, after);
 #endif
   thread_local std::vector<float*> out;
   out.resize(tokens);

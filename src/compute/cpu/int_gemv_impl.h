@@ -853,11 +853,12 @@ STRATA_INLINE void float_rows(const std::byte* const* rows, std::size_t offset, 
 
 // All blocks of 16 rows; rows behind the last are that row again and are not stored.
 template <class F, std::size_t Tokens, class Input>
-static void gemv_lanes(const std::byte* const* rows, std::size_t row_bytes, std::size_t width,
-                       const Input* in, std::size_t stride, float* const* y, std::size_t count) {
+static void gemv_lanes(const std::byte* const* rows, [[maybe_unused]] std::size_t row_bytes,
+                       std::size_t width, const std::byte* next,
+                       [[maybe_unused]] const std::byte* end, const Input* in, std::size_t stride,
+                       float* const* y, std::size_t count) {
   Lanes acc[Tokens];
   for (std::size_t t = 0; t < Tokens; ++t) acc[t] = all(0.0f);
-  const std::byte* next = rows[0] + kLanes * row_bytes;
   std::size_t offset = 0;
   for (std::size_t at = 0, b = 0; at < width; at += kBlock, ++b) {
     const Input* inputs[Tokens];
@@ -868,14 +869,18 @@ static void gemv_lanes(const std::byte* const* rows, std::size_t row_bytes, std:
     } else {
       if (width - at >= kBlock) {
         float_rows<F, Tokens>(rows, offset, 8, next + kLanes * offset, inputs, acc);
-      } else {  // the rows' ends, with bytes behind them to load
-        alignas(64) std::byte ends[kLanes][F::bytes] = {};
-        const std::byte* end[kLanes];
+      } else {
+        // The rows' ends. What lies behind a row counts for nothing, but it must be there to load.
+        alignas(64) std::byte copies[kLanes][F::bytes];
+        const std::byte* ends[kLanes];
         for (std::size_t r = 0; r < kLanes; ++r) {
-          std::memcpy(ends[r], rows[r] + offset, row_bytes - offset);
-          end[r] = ends[r];
+          ends[r] = rows[r] + offset;
+          if (ends[r] + F::bytes <= end) continue;
+          std::memcpy(copies[r], ends[r], row_bytes - offset);
+          std::memset(copies[r] + (row_bytes - offset), 0, F::bytes - (row_bytes - offset));
+          ends[r] = copies[r];
         }
-        float_rows<F, Tokens>(end, 0, (width - at) / 32, next + kLanes * offset, inputs, acc);
+        float_rows<F, Tokens>(ends, 0, (width - at) / 32, next + kLanes * offset, inputs, acc);
       }
       offset += F::bytes;
     }
@@ -885,7 +890,8 @@ static void gemv_lanes(const std::byte* const* rows, std::size_t row_bytes, std:
 
 template <class F, class Input>
 static void gemv(const std::byte* matrix, std::size_t row_bytes, std::size_t row_count,
-                 std::size_t width, const QuantizedRow* x, float* const* y, std::size_t tokens) {
+                 std::size_t width, const QuantizedRow* x, float* const* y, std::size_t tokens,
+                 const std::byte* after) {
   constexpr std::size_t most = 2;
   thread_local std::vector<Input> inputs;
   const std::size_t blocks = (width + kBlock - 1) / kBlock;
@@ -898,20 +904,22 @@ static void gemv(const std::byte* matrix, std::size_t row_bytes, std::size_t row
         float_input<F>(x[t], b * kBlock, inputs[t * blocks + b]);
       }
     }
+  const std::byte* end = matrix + row_count * row_bytes;
   for (std::size_t row = 0; row < row_count; row += kLanes) {
     const std::size_t count = std::min(kLanes, row_count - row);
     const std::byte* rows[kLanes];
     for (std::size_t r = 0; r < kLanes; ++r)
       rows[r] = matrix + (row + std::min(r, count - 1)) * row_bytes;
+    const std::byte* next = row + kLanes < row_count ? rows[0] + kLanes * row_bytes : after;
     for (std::size_t t = 0; t < tokens;) {
       float* out[most];
       const std::size_t n = std::min(most, tokens - t);
       for (std::size_t i = 0; i < n; ++i) out[i] = y[t + i] + row;
       const Input* in = inputs.data() + t * blocks;
       if (n == 2) {
-        gemv_lanes<F, 2>(rows, row_bytes, width, in, blocks, out, count);
+        gemv_lanes<F, 2>(rows, row_bytes, width, next, end, in, blocks, out, count);
       } else {
-        gemv_lanes<F, 1>(rows, row_bytes, width, in, blocks, out, count);
+        gemv_lanes<F, 1>(rows, row_bytes, width, next, end, in, blocks, out, count);
       }
       t += n;
     }
@@ -919,8 +927,8 @@ static void gemv(const std::byte* matrix, std::size_t row_bytes, std::size_t row
 }
 
 using Gemv = void (*)(const std::byte* matrix, std::size_t row_bytes, std::size_t row_count,
-                      std::size_t width, const QuantizedRow* x, float* const* y,
-                      std::size_t tokens);
+                      std::size_t width, const QuantizedRow* x, float* const* y, std::size_t tokens,
+                      const std::byte* after);
 
 // nullptr for formats whose rows go through panels.
 static Gemv gemv_of(TensorType type) {

@@ -35,11 +35,12 @@ struct Kernels {
   bool (*pack)(TensorType type, const std::byte* const* rows, std::size_t depth, float* panel);
   void (*pack_floats)(const float* const* rows, std::size_t depth, float* panel);
 
-  // The same products for a few tokens without panels: rows that lie `row_bytes` apart. False for
+  // The same products for a few tokens without panels: rows that lie `row_bytes` apart. `after` is
+  // what the caller will read next (it is asked for, never read here). False for
   // types, depths and numbers of tokens that go through panels.
   bool (*float_gemv)(TensorType type, const std::byte* matrix, std::size_t row_bytes,
                      std::size_t row_count, std::size_t depth, const float* const* x,
-                     float* const* y, std::size_t tokens);
+                     float* const* y, std::size_t tokens, const std::byte* after);
 
   float (*dot)(const float* a, const float* b, std::size_t n);
   // y = x / sqrt(mean(x^2) + epsilon) * gain
@@ -74,7 +75,7 @@ struct Kernels {
   // a row.
   void (*int_gemm)(const IntFormat& format, const std::byte* matrix, std::size_t row_bytes,
                    std::size_t row_count, std::size_t width, const QuantizedRow* x, float* const* y,
-                   std::size_t tokens);
+                   std::size_t tokens, const std::byte* after);
   // For probes: reads `bytes` (a multiple of 4096) as that many streams side by side; and
   // `iterations` of kInt8LoopProducts products of bytes in registers. The results mean nothing.
   std::uint64_t (*read_streams)(const std::byte* data, std::size_t bytes, std::size_t streams);

@@ -217,7 +217,7 @@ STRATA_INLINE Lanes half_lanes(const IntLanes& halves) {
 #endif
 }
 
-// 16 rows of one or two Q8_0 blocks: the codes as columns of dwords, and the scales.
+// 16 rows of one or two Q8_0 blocks: the codes as columns of dwords, and the scales times 2^-24.
 STRATA_INLINE void q8_0_dwords(const std::byte* const* rows, std::size_t offset, std::size_t blocks,
                                IntLanes* columns, Lanes* scales) {
   const auto block = [&](std::size_t row, std::size_t b) -> const quant::BlockQ8_0& {
@@ -254,6 +254,7 @@ STRATA_INLINE void q8_0_dwords(const std::byte* const* rows, std::size_t offset,
   }
   transpose_dwords(sources, columns);
 #endif
+  for (std::size_t b = 0; b < blocks; ++b) scales[b] = scales[b] * all(0x1p-24f);
 }
 
 // Byte j of each dword as its top byte, zeros below.
@@ -268,26 +269,20 @@ STRATA_INLINE IntLanes byte_on_top(const IntLanes& dwords, int j) {
 #endif
 }
 
-// use(k, column) gets input k of every row.
-template <class Use>
-STRATA_INLINE void q8_0_columns(const std::byte* const* rows, std::size_t offset,
-                                std::size_t blocks, const Use& use) {
-  alignas(64) IntLanes columns[kLanes];
-  Lanes scales[2];
-  q8_0_dwords(rows, offset, blocks, columns, scales);
-  // Codes stay in the top byte of their dword: 2^24 times as large, and the scale as much smaller.
-  for (std::size_t b = 0; b < blocks; ++b) scales[b] = scales[b] * all(0x1p-24f);
-  for (std::size_t i = 0; i < 8 * blocks; ++i) {
-    for (int j = 0; j < 4; ++j) {
-      use(4 * i + static_cast<std::size_t>(j),
-          __builtin_convertvector(byte_on_top(columns[i], j), Lanes) * scales[i / 8]);
-    }
-  }
+// Input j of a column of dwords. Codes stay in the top byte of their dword: 2^24 times as large,
+// and the scales (of q8_0_dwords) as much smaller.
+STRATA_INLINE Lanes q8_0_column(const IntLanes& dwords, int j, const Lanes& scale) {
+  return __builtin_convertvector(byte_on_top(dwords, j), Lanes) * scale;
 }
 STRATA_INLINE void pack_q8_0(const std::byte* const* rows, std::size_t k, std::size_t blocks,
                              float* panel) {
-  q8_0_columns(rows, k / 32 * sizeof(quant::BlockQ8_0), blocks,
-               [&](std::size_t i, const Lanes& column) { store(panel + i * kPanelRows, column); });
+  alignas(64) IntLanes columns[kLanes];
+  Lanes scales[2];
+  q8_0_dwords(rows, k / 32 * sizeof(quant::BlockQ8_0), blocks, columns, scales);
+  for (std::size_t i = 0; i < 32 * blocks; ++i) {
+    store(panel + i * kPanelRows,
+          q8_0_column(columns[i / 4], static_cast<int>(i % 4), scales[i / 32]));
+  }
 }
 
 // Asks for a run of bytes. Decoding reads a matrix in groups of 16 rows; while it works on one, it

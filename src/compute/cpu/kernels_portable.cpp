@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <type_traits>
 
 #include "compute/cpu/int_blocks.h"
 #include "compute/cpu/kernels.h"
