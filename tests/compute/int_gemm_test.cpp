@@ -75,9 +75,8 @@ Activations quantize(const Kernels& kernels, const std::vector<float>& x, std::s
   const std::size_t count = x.size() / width;
   a.rows.resize(count, width, kind);
   for (std::size_t r = 0; r < count; ++r) {
-    kernels.quantize_row(x.data() + r * width, width, scale_width(kind), a.rows.values(r),
-                         a.rows.scales(r), a.rows.sums(r));
     a.views.push_back(a.rows.row(r));
+    kernels.quantize_row(x.data() + r * width, width, scale_width(kind), a.views.back());
   }
   return a;
 }
@@ -182,7 +181,7 @@ TEST(QuantizeRow, RoundsSumsAndPoisons) {
         for (std::size_t g = 0; g < padded / 16; ++g) {
           int sum = 0;
           for (std::size_t k = 0; k < 16; ++k) sum += a.views[0].values[16 * g + k];
-          EXPECT_EQ(a.views[0].sums[g], sum);
+          EXPECT_EQ(a.views[0].sums16[g], sum);
         }
         for (const float bad : {NAN, INFINITY}) {
           std::vector<float> poisoned = x;

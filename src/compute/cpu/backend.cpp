@@ -192,9 +192,8 @@ CpuBackend::ByteInputs CpuBackend::quantize(std::span<const Matrix> matrices, co
     rows.resize(count, m.cols, format->kind);
     views.resize(count);
     for_rows(count, [&](std::size_t r) {
-      kernels_.quantize_row(x[r], m.cols, scale_width(format->kind), rows.values(r), rows.scales(r),
-                            rows.sums(r));
       views[r] = rows.row(r);
+      kernels_.quantize_row(x[r], m.cols, scale_width(format->kind), views[r]);
     });
     inputs.of[kind] = views.data();
   }

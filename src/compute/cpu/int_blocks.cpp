@@ -26,8 +26,10 @@ void QuantizedRows::resize(std::size_t rows, std::size_t width, BlockKind kind) 
   kind_ = kind;
   padded_ = (width + kBlock - 1) / kBlock * kBlock;
   values_.resize(rows * padded_);
+  biased_.resize(rows * padded_);
   scales_.resize(rows * (padded_ / scale_width(kind)));
-  sums_.resize(rows * (padded_ / 16));
+  scaled_sums_.resize(rows * (padded_ / 32));
+  sums_.resize(rows * 3 * (padded_ / 32));
 }
 
 }  // namespace strata::cpu

@@ -13,7 +13,7 @@
 //                    M = sum over g of min[g] * sum(x of g)              exact in 32 bits
 //                    acc = fma(float(I), d * dx, acc);  acc = fma(float(M), -(dmin * dx), acc)
 //   group_floats:    for each h: acc = fma(float(I_h), group_d[h] * dx[h], acc), then with minima
-//                    acc = fma(float(sum(x of h)), group_m[h] * dx[h], acc)
+//                    acc = fma(group_m[h], dx[h] * float(sum(x of h)), acc)
 #pragma once
 
 #include <cstddef>
@@ -50,41 +50,41 @@ struct IntBlock {
   float d = 0, dmin = 0;
 };
 
-// One block of 16 rows, rows in the lanes.
-struct IntPanel {
-  alignas(64) std::uint8_t codes[kBlock / 4][16][4];  // [k / 4][row][k % 4]
-  alignas(64) std::int32_t scales[16][16];            // [group][row]
-  alignas(64) std::int32_t mins[16][16];
-  alignas(64) float d[16], dmin[16];
-  alignas(64) float group_d[8][16], group_m[8][16];
-};
-
 // Activations that share a scale, by the kind of the weights.
 constexpr std::size_t scale_width(BlockKind kind) {
   return kind == BlockKind::group_integers ? kBlock : 32;
 }
 
-// A row of activations: `values` padded with zeros to whole blocks.
+// A row of activations, padded with zeros to whole blocks: views of a QuantizedRows.
 struct QuantizedRow {
-  const std::int8_t* values = nullptr;
-  const float* scales = nullptr;       // one for each scale_width() values
-  const std::int16_t* sums = nullptr;  // one for each 16 values
+  std::int8_t* values = nullptr;
+  std::uint8_t* biased = nullptr;  // values + 128
+  float* scales = nullptr;         // one for each scale_width() values
+  std::int16_t* sums16 = nullptr;  // one for each 16 values
+  std::int16_t* sums32 = nullptr;  // one for each 32 values
+  float* scaled_sums = nullptr;    // scale times sums32, where a scale belongs to 32 values
 };
 
 // Storage for the rows of a window.
 class QuantizedRows {
  public:
   void resize(std::size_t rows, std::size_t width, BlockKind kind);
-  std::int8_t* values(std::size_t r) { return values_.data() + r * padded_; }
-  float* scales(std::size_t r) { return scales_.data() + r * (padded_ / scale_width(kind_)); }
-  std::int16_t* sums(std::size_t r) { return sums_.data() + r * (padded_ / 16); }
-  QuantizedRow row(std::size_t r) { return {values(r), scales(r), sums(r)}; }
+  QuantizedRow row(std::size_t r) {
+    const std::size_t groups = padded_ / 32;
+    return {values_.data() + r * padded_,
+            biased_.data() + r * padded_,
+            scales_.data() + r * (padded_ / scale_width(kind_)),
+            sums_.data() + r * 3 * groups,
+            sums_.data() + r * 3 * groups + 2 * groups,
+            scaled_sums_.data() + r * groups};
+  }
 
  private:
   std::size_t padded_ = 0;
   BlockKind kind_ = BlockKind::group_integers;
   std::vector<std::int8_t> values_;
-  std::vector<float> scales_;
+  std::vector<std::uint8_t> biased_;
+  std::vector<float> scales_, scaled_sums_;
   std::vector<std::int16_t> sums_;
 };
 

@@ -1,8 +1,8 @@
 // Integer products of a panel of 16 rows with quantised activations, compiled once for each
 // instruction set like kernels_impl.h. Order of the sums: int_blocks.h.
 
-using ShortLanes = std::int16_t __attribute__((vector_size(32)));
 using ByteLanes = std::int8_t __attribute__((vector_size(16)));
+using ByteLanes64 = std::int8_t __attribute__((vector_size(64)));
 
 STRATA_INLINE IntLanes all_int(std::int32_t x) {
   return IntLanes{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x};
@@ -17,13 +17,12 @@ STRATA_INLINE Lanes to_float(const IntLanes& v) {
   return __builtin_convertvector(v, Lanes);
 }
 
-// sum[r] += codes[r][0..3] . x[0..3], unsigned by signed bytes, exact.
-STRATA_INLINE IntLanes dot4(const IntLanes& sum, const std::uint8_t* codes, const std::int8_t* x) {
+// sum[r] += x[0..3] . codes[r][0..3], unsigned by signed bytes, exact.
+STRATA_INLINE IntLanes dot4(const IntLanes& sum, const std::uint8_t* x, const IntLanes& codes) {
   std::int32_t four;
   std::memcpy(&four, x, 4);
 #if defined(STRATA_AVX512)
-  return (IntLanes)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)load_int(codes),
-                                       _mm512_set1_epi32(four));
+  return (IntLanes)_mm512_dpbusd_epi32((__m512i)sum, _mm512_set1_epi32(four), (__m512i)codes);
 #elif defined(STRATA_AVX2)
   // 16-bit products of even and odd bytes: vpmaddubsw would saturate.
   union Halves {
@@ -31,12 +30,12 @@ STRATA_INLINE IntLanes dot4(const IntLanes& sum, const std::uint8_t* codes, cons
     __m256i half[2];
   };
   const __m256i bytes = _mm256_set1_epi32(four);
-  const __m256i x_even = _mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8);
-  const __m256i x_odd = _mm256_srai_epi16(bytes, 8);
-  Halves c{load_int(codes)}, s{sum};
+  const __m256i x_even = _mm256_and_si256(bytes, _mm256_set1_epi16(255));
+  const __m256i x_odd = _mm256_srli_epi16(bytes, 8);
+  Halves c{codes}, s{sum};
   for (__m256i* h : {&c.half[0], &c.half[1]}) {
-    const __m256i even = _mm256_and_si256(*h, _mm256_set1_epi16(255));
-    const __m256i odd = _mm256_srli_epi16(*h, 8);
+    const __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(*h, 8), 8);
+    const __m256i odd = _mm256_srai_epi16(*h, 8);
     *h = _mm256_add_epi32(_mm256_madd_epi16(even, x_even), _mm256_madd_epi16(odd, x_odd));
   }
   s.half[0] = _mm256_add_epi32(s.half[0], c.half[0]);
@@ -46,173 +45,243 @@ STRATA_INLINE IntLanes dot4(const IntLanes& sum, const std::uint8_t* codes, cons
   IntLanes result = sum;
   for (std::size_t r = 0; r < kLanes; ++r) {
     std::int32_t dot = 0;
-    for (std::size_t i = 0; i < 4; ++i) dot += std::int32_t{codes[4 * r + i]} * x[i];
+    for (std::size_t i = 0; i < 4; ++i)
+      dot += x[i] * static_cast<std::int8_t>((codes[r] >> (8 * i)) & 255);
     result[r] += dot;
   }
   return result;
 #endif
 }
+// sum[r] += a[r][0..1] . b[0..1], signed 16-bit integers.
+STRATA_INLINE IntLanes dot2(const IntLanes& sum, const IntLanes& a, const std::int16_t* b) {
+  std::int32_t two;
+  std::memcpy(&two, b, sizeof two);
+#if defined(STRATA_AVX512)
+  return (IntLanes)_mm512_dpwssd_epi32((__m512i)sum, (__m512i)a, _mm512_set1_epi32(two));
+#else
+  return sum + ((a << 16) >> 16) * all_int(b[0]) + (a >> 16) * all_int(b[1]);
+#endif
+}
 
-// Unpacks block `block` of 16 rows (null: zeros) into a panel.
+// A block of up to 64 rows, rows in the lanes of kVectors vectors.
+struct IntPanel {
+  IntLanes codes[kBlock / 4][kVectors];  // four signed bytes a lane: code minus zero
+  IntLanes start[16][kVectors];          // by group: -128 times the sum of its codes
+  IntLanes scales[16][kVectors];
+  IntLanes mins[8][kVectors];  // two groups' 16-bit minima a lane
+  Lanes d[kVectors], dmin[kVectors];
+  Lanes group_d[8][kVectors], group_m[8][kVectors];
+};
+
+// The block at byte `offset` of 16 rows into vector v of the panel.
 static void fill_panel(const IntFormat& format, Unpack unpack, const std::byte* const* rows,
-                       std::size_t offset, std::size_t groups, IntBlock* scratch, IntPanel& panel) {
-  for (std::size_t r = 0; r < kLanes; ++r) {
-    if (rows[r]) {
-      unpack(rows[r] + offset, groups, scratch[r]);
-    } else {
-      scratch[r] = IntBlock{};
-    }
-  }
-  for (std::size_t k = 0; k < groups * 32; k += 64) {
-    const void* sources[kLanes];
-    for (std::size_t r = 0; r < kLanes; ++r) sources[r] = scratch[r].codes + k;
-    transpose_dwords(sources, panel.codes[k / 4]);
-  }
+                       std::size_t offset, std::size_t groups, IntBlock* scratch, std::size_t v,
+                       IntPanel& panel) {
+  for (std::size_t r = 0; r < kLanes; ++r) unpack(rows[r] + offset, groups, scratch[r]);
   const void* sources[kLanes];
+  alignas(64) IntLanes columns[kLanes];
+  const std::int32_t zero = format.zero * 0x01010101;
+  for (std::size_t k = 0; k < groups * 32; k += 64) {
+    for (std::size_t r = 0; r < kLanes; ++r) sources[r] = scratch[r].codes + k;
+    transpose_dwords(sources, columns);
+    for (std::size_t i = 0; i < kLanes; ++i)
+      panel.codes[k / 4 + i][v] = (IntLanes)((ByteLanes64)columns[i] - (ByteLanes64)all_int(zero));
+  }
+  const std::size_t step = format.group / 4;
+  alignas(4) static constexpr std::uint8_t middle[4] = {128, 128, 128, 128};
+  for (std::size_t g = 0; g < groups * 32 / format.group; ++g) {
+    IntLanes sum = all_int(0);
+    for (std::size_t i = 0; i < step; ++i) sum = dot4(sum, middle, panel.codes[g * step + i][v]);
+    panel.start[g][v] = -sum;
+  }
   if (format.kind == BlockKind::group_floats) {
     for (std::size_t r = 0; r < kLanes; ++r) sources[r] = scratch[r].group_d;
-    transpose_dwords(sources, panel.group_d);  // and group_m behind it
+    transpose_dwords(sources, columns);  // and group_m behind it
+    for (std::size_t g = 0; g < 8; ++g) {
+      panel.group_d[g][v] = (Lanes)columns[g];
+      panel.group_m[g][v] = (Lanes)columns[8 + g];
+    }
     return;
   }
-  alignas(64) std::int32_t pairs[16][kLanes];  // two 16-bit integers a row: scales, then mins
   for (std::size_t r = 0; r < kLanes; ++r) sources[r] = scratch[r].scales;
-  transpose_dwords(sources, pairs);
-  const auto widen = [](const std::int32_t(*from)[kLanes], std::int32_t(*to)[kLanes]) {
-    for (std::size_t i = 0; i < 8; ++i) {
-      const IntLanes both = load_int(from[i]);
-      const IntLanes low = (both << 16) >> 16, high = both >> 16;
-      std::memcpy(to[2 * i], &low, sizeof low);
-      std::memcpy(to[2 * i + 1], &high, sizeof high);
-    }
-  };
-  widen(pairs, panel.scales);
-  for (std::size_t r = 0; r < kLanes; ++r) panel.d[r] = scratch[r].d;
-  if (!format.minima) return;
-  widen(pairs + 8, panel.mins);
-  for (std::size_t r = 0; r < kLanes; ++r) panel.dmin[r] = scratch[r].dmin;
-}
-
-// Dots of one group of `Width` values (from value k on) with each token, minus zero times its sum.
-template <std::size_t Tokens, std::size_t Width>
-STRATA_INLINE void group_dots(const IntPanel& panel, std::size_t k, std::int32_t zero,
-                              const QuantizedRow* x, std::size_t at, IntLanes* dots) {
-  for (std::size_t t = 0; t < Tokens; ++t) {
-    std::int32_t sum = x[t].sums[(at + k) / 16];
-    if constexpr (Width == 32) sum += x[t].sums[(at + k) / 16 + 1];
-    dots[t] = all_int(-zero * sum);
+  transpose_dwords(sources, columns);  // two 16-bit integers a row: scales, then minima
+  for (std::size_t i = 0; i < 8; ++i) {
+    panel.scales[2 * i][v] = (columns[i] << 16) >> 16;
+    panel.scales[2 * i + 1][v] = columns[i] >> 16;
+    panel.mins[i][v] = columns[8 + i];
   }
-  for (std::size_t i = 0; i < Width; i += 4)
-    for (std::size_t t = 0; t < Tokens; ++t)
-      dots[t] = dot4(dots[t], &panel.codes[(k + i) / 4][0][0], x[t].values + at + k + i);
+  for (std::size_t r = 0; r < kLanes; ++r) panel.d[v][r] = scratch[r].d;
+  if (!format.minima) return;
+  for (std::size_t r = 0; r < kLanes; ++r) panel.dmin[v][r] = scratch[r].dmin;
 }
 
-// One block for `Tokens` tokens, formats with integer scales. `at` is the block's first value.
-template <std::size_t Tokens, std::size_t Width, bool Minima>
-static void integer_block(const IntFormat& format, const IntPanel& panel, std::size_t,
-                          const QuantizedRow* x, std::size_t at, Lanes* acc) {
-  IntLanes total[Tokens];
-  for (std::size_t t = 0; t < Tokens; ++t) total[t] = all_int(0);
+// Some vectors of rows by some tokens.
+template <std::size_t Vectors, std::size_t Tokens>
+struct Tile {
+  IntLanes whole[Vectors][Tokens];
+};
+
+// Dots of group g of `Width` values with each token. `at` is the block's first value.
+template <std::size_t Width, std::size_t Vectors, std::size_t Tokens>
+STRATA_INLINE void group_dots(const IntPanel& panel, std::size_t v, std::size_t g,
+                              const QuantizedRow* x, std::size_t at, Tile<Vectors, Tokens>& dots) {
+  for (std::size_t i = 0; i < Vectors; ++i)
+    for (std::size_t t = 0; t < Tokens; ++t) dots.whole[i][t] = panel.start[g][v + i];
+  for (std::size_t k = 0; k < Width; k += 4) {
+    IntLanes codes[Vectors];
+    for (std::size_t i = 0; i < Vectors; ++i) codes[i] = panel.codes[(g * Width + k) / 4][v + i];
+    for (std::size_t t = 0; t < Tokens; ++t)
+      for (std::size_t i = 0; i < Vectors; ++i)
+        dots.whole[i][t] = dot4(dots.whole[i][t], x[t].biased + at + g * Width + k, codes[i]);
+  }
+}
+
+// One block, formats with integer scales.
+template <std::size_t Width, bool Minima, std::size_t Vectors, std::size_t Tokens>
+STRATA_INLINE void integer_block(const IntPanel& panel, std::size_t v, const QuantizedRow* x,
+                                 std::size_t at, Lanes (*acc)[Tokens]) {
+  Tile<Vectors, Tokens> total;
+  for (std::size_t i = 0; i < Vectors; ++i)
+    for (std::size_t t = 0; t < Tokens; ++t) total.whole[i][t] = all_int(0);
   for (std::size_t g = 0; g < kBlock / Width; ++g) {
-    IntLanes dots[Tokens];
-    group_dots<Tokens, Width>(panel, g * Width, format.zero, x, at, dots);
-    const IntLanes scale = load_int(panel.scales[g]);
-    for (std::size_t t = 0; t < Tokens; ++t) total[t] += dots[t] * scale;
+    Tile<Vectors, Tokens> dots;
+    group_dots<Width>(panel, v, g, x, at, dots);
+    for (std::size_t i = 0; i < Vectors; ++i)
+      for (std::size_t t = 0; t < Tokens; ++t)
+        total.whole[i][t] += dots.whole[i][t] * panel.scales[g][v + i];
   }
   for (std::size_t t = 0; t < Tokens; ++t) {
     const Lanes dx = all(x[t].scales[at / kBlock]);
-    acc[t] = fma_lanes(to_float(total[t]), load(panel.d) * dx, acc[t]);
-    if constexpr (Minima) {
-      IntLanes low = all_int(0);
-      for (std::size_t g = 0; g < kBlock / Width; ++g) {
-        const std::int16_t* sums = x[t].sums + (at + g * Width) / 16;
-        low += load_int(panel.mins[g]) * all_int(Width == 32 ? sums[0] + sums[1] : sums[0]);
+    for (std::size_t i = 0; i < Vectors; ++i) {
+      acc[i][t] = fma_lanes(to_float(total.whole[i][t]), panel.d[v + i] * dx, acc[i][t]);
+      if constexpr (Minima) {
+        const std::int16_t* sums = Width == 32 ? x[t].sums32 : x[t].sums16;
+        IntLanes low = all_int(0);
+        for (std::size_t g = 0; g < kBlock / Width; g += 2)
+          low = dot2(low, panel.mins[g / 2][v + i], sums + at / Width + g);
+        acc[i][t] = fma_lanes(to_float(low), -(panel.dmin[v + i] * dx), acc[i][t]);
       }
-      acc[t] = fma_lanes(to_float(low), -(load(panel.dmin) * dx), acc[t]);
     }
   }
 }
 
 // The same for formats with a float scale for each 32 values.
-template <std::size_t Tokens, bool Minima>
-static void float_block(const IntFormat& format, const IntPanel& panel, std::size_t groups,
-                        const QuantizedRow* x, std::size_t at, Lanes* acc) {
+template <bool Minima, std::size_t Vectors, std::size_t Tokens>
+STRATA_INLINE void float_block(const IntPanel& panel, std::size_t v, std::size_t groups,
+                               const QuantizedRow* x, std::size_t at, Lanes (*acc)[Tokens]) {
   for (std::size_t g = 0; g < groups; ++g) {
-    IntLanes dots[Tokens];
-    group_dots<Tokens, 32>(panel, g * 32, format.zero, x, at, dots);
-    const Lanes d = load(panel.group_d[g]);
+    Tile<Vectors, Tokens> dots;
+    group_dots<32>(panel, v, g, x, at, dots);
     for (std::size_t t = 0; t < Tokens; ++t) {
       const Lanes dx = all(x[t].scales[at / 32 + g]);
-      acc[t] = fma_lanes(to_float(dots[t]), d * dx, acc[t]);
-      if constexpr (Minima) {
-        const std::int16_t* sums = x[t].sums + (at + g * 32) / 16;
-        const auto sum = static_cast<float>(sums[0] + sums[1]);
-        acc[t] = fma_lanes(all(sum), load(panel.group_m[g]) * dx, acc[t]);
+      for (std::size_t i = 0; i < Vectors; ++i) {
+        acc[i][t] = fma_lanes(to_float(dots.whole[i][t]), panel.group_d[g][v + i] * dx, acc[i][t]);
+        if constexpr (Minima)
+          acc[i][t] =
+              fma_lanes(panel.group_m[g][v + i], all(x[t].scaled_sums[at / 32 + g]), acc[i][t]);
       }
     }
   }
 }
 
-template <std::size_t Tokens>
-STRATA_INLINE void block_tile(const IntFormat& format, const IntPanel& panel, std::size_t groups,
-                              const QuantizedRow* x, std::size_t at, float* const* y,
-                              std::size_t rows, bool first) {
-  Lanes acc[Tokens];
-  for (std::size_t t = 0; t < Tokens; ++t) acc[t] = first ? all(0.0f) : load_run(y[t], rows);
-  if (format.kind == BlockKind::group_floats) {
-    if (format.minima) {
-      float_block<Tokens, true>(format, panel, groups, x, at, acc);
-    } else {
-      float_block<Tokens, false>(format, panel, groups, x, at, acc);
-    }
-  } else if (format.group == 32) {
-    if (format.minima) {
-      integer_block<Tokens, 32, true>(format, panel, groups, x, at, acc);
-    } else {
-      integer_block<Tokens, 32, false>(format, panel, groups, x, at, acc);
-    }
-  } else if (format.minima) {
-    integer_block<Tokens, 16, true>(format, panel, groups, x, at, acc);
+enum class TileKind {
+  floats,
+  floats_minima,
+  integers16,
+  integers16_minima,
+  integers32,
+  integers32_minima
+};
+
+// A block of the panel's vectors from v on (rows of them) for `Tokens` tokens, added to y.
+template <TileKind Kind, std::size_t Vectors, std::size_t Tokens>
+static void block_tile(const IntPanel& panel, std::size_t v, std::size_t rows, std::size_t groups,
+                       const QuantizedRow* x, std::size_t at, float* const* y) {
+  Lanes acc[Vectors][Tokens];
+  const auto place = [&](std::size_t i, std::size_t t) { return y[t] + (v + i) * kLanes; };
+  const auto count = [&](std::size_t i) { return std::min(kLanes, rows - i * kLanes); };
+  for (std::size_t i = 0; i < Vectors; ++i)
+    for (std::size_t t = 0; t < Tokens; ++t)
+      acc[i][t] = at == 0 ? all(0.0f) : load_run(place(i, t), count(i));
+  using enum TileKind;
+  if constexpr (Kind == floats || Kind == floats_minima) {
+    float_block<Kind == floats_minima, Vectors, Tokens>(panel, v, groups, x, at, acc);
+  } else if constexpr (Kind == integers32 || Kind == integers32_minima) {
+    integer_block<32, Kind == integers32_minima, Vectors, Tokens>(panel, v, x, at, acc);
   } else {
-    integer_block<Tokens, 16, false>(format, panel, groups, x, at, acc);
+    integer_block<16, Kind == integers16_minima, Vectors, Tokens>(panel, v, x, at, acc);
   }
-  for (std::size_t t = 0; t < Tokens; ++t) store_run(y[t], acc[t], rows);
+  for (std::size_t i = 0; i < Vectors; ++i)
+    for (std::size_t t = 0; t < Tokens; ++t) store_run(place(i, t), acc[i][t], count(i));
 }
 
-// Asks for the bytes that every row needs some blocks from now. Behind a row's end that is the same
-// row of the next 16, which lies 15 rows further on (matrices are stored row after row).
-STRATA_INLINE void prefetch_blocks(const std::byte* const* rows, std::size_t row_count,
-                                   std::size_t offset, std::size_t step, std::size_t row_bytes) {
-  constexpr std::size_t ahead = 1024;
-  std::size_t at = offset + ahead;
-  if (at >= row_bytes) at += (kLanes - 1) * row_bytes;
-  for (std::size_t r = 0; r < row_count; ++r)
-    for (std::size_t line = 0; line < step; line += 64) __builtin_prefetch(rows[r] + at + line);
+using BlockTile = void (*)(const IntPanel& panel, std::size_t v, std::size_t rows,
+                           std::size_t groups, const QuantizedRow* x, std::size_t at,
+                           float* const* y);
+// By vectors (1 to kTileVectors) and tokens (1 to kIntTokens).
+struct TileTable {
+  BlockTile of[kTileVectors][kIntTokens];
+};
+template <TileKind Kind, std::size_t Vectors, std::size_t... Token>
+static constexpr void fill_tiles(TileTable& table, std::index_sequence<Token...>) {
+  ((table.of[Vectors - 1][Token] = block_tile<Kind, Vectors, Token + 1>), ...);
+}
+template <TileKind Kind>
+static const TileTable& tiles() {
+  static constexpr TileTable table = [] {
+    TileTable t{};
+    fill_tiles<Kind, 1>(t, std::make_index_sequence<kIntTokens>{});
+    if constexpr (kTileVectors > 1)
+      fill_tiles<Kind, kTileVectors>(t, std::make_index_sequence<kIntTokens>{});
+    return t;
+  }();
+  return table;
+}
+static const TileTable& tiles_of(const IntFormat& format) {
+  using enum TileKind;
+  if (format.kind == BlockKind::group_floats)
+    return format.minima ? tiles<floats_minima>() : tiles<floats>();
+  if (format.group == 32) return format.minima ? tiles<integers32_minima>() : tiles<integers32>();
+  return format.minima ? tiles<integers16_minima>() : tiles<integers16>();
 }
 
-// Up to 16 rows, unpacked block by block.
-static void int_panel(const IntFormat& format, const std::byte* const* rows, std::size_t row_count,
-                      std::size_t row_bytes, std::size_t width, const QuantizedRow* x,
+// Up to kPanelRows rows, unpacked block by block, with every token.
+static void int_panel(const IntFormat& format, const std::byte* matrix, std::size_t row_bytes,
+                      std::size_t row_count, std::size_t width, const QuantizedRow* x,
                       float* const* y, std::size_t tokens) {
   const TypeTraits& type = traits(format.type);
   const Unpack unpack = unpack_of(format.type);
+  const TileTable& tiles = tiles_of(format);
   const std::size_t step = kBlock / type.block_values * type.block_bytes;
-  struct Scratch {
+  struct alignas(64) Scratch {
     IntBlock blocks[kLanes];
     IntPanel panel;
   };
   thread_local std::unique_ptr<Scratch> scratch = std::make_unique<Scratch>();
+  const std::byte* rows[kPanelRows];
+  const std::size_t vectors = (row_count + kLanes - 1) / kLanes;
+  for (std::size_t r = 0; r < vectors * kLanes; ++r)
+    rows[r] = matrix + std::min(r, row_count - 1) * row_bytes;
+  const std::byte* next = matrix + row_count * row_bytes;
   for (std::size_t at = 0; at < width; at += kBlock) {
     const std::size_t groups = std::min(kBlock, width - at) / 32;
     const std::size_t offset = at / type.block_values * type.block_bytes;
-    prefetch_blocks(rows, row_count, offset, step, row_bytes);
-    fill_panel(format, unpack, rows, offset, groups, scratch->blocks, scratch->panel);
-    std::size_t t = 0;
-    for (; t + kIntTokens <= tokens; t += kIntTokens)
-      block_tile<kIntTokens>(format, scratch->panel, groups, x + t, at, y + t, row_count, at == 0);
-    for (; t + 4 <= tokens; t += 4)
-      block_tile<4>(format, scratch->panel, groups, x + t, at, y + t, row_count, at == 0);
-    for (; t < tokens; ++t)
-      block_tile<1>(format, scratch->panel, groups, x + t, at, y + t, row_count, at == 0);
+    for (std::size_t v = 0; v < vectors; ++v) {
+      prefetch_run(next + row_count * offset + v * kLanes * step, kLanes * step);
+      fill_panel(format, unpack, rows + v * kLanes, offset, groups, scratch->blocks, v,
+                 scratch->panel);
+    }
+    // As many tokens a tile as there is room for, in tiles of about one size.
+    const std::size_t turns = (tokens + kIntTokens - 1) / kIntTokens;
+    for (std::size_t turn = 0; turn < turns; ++turn) {
+      const std::size_t t = tokens * turn / turns, count = tokens * (turn + 1) / turns - t;
+      for (std::size_t v = 0; v < vectors; v += kTileVectors) {
+        const std::size_t height = vectors - v >= kTileVectors ? kTileVectors : 1;
+        for (std::size_t i = v; i < std::min(vectors, v + kTileVectors); i += height)
+          tiles.of[height - 1][count - 1](scratch->panel, i, row_count - i * kLanes, groups, x + t,
+                                          at, y + t);
+      }
+    }
   }
 }
 
@@ -229,19 +298,17 @@ static void int_gemm(const IntFormat& format, const std::byte* matrix, std::size
 #endif
   thread_local std::vector<float*> out;
   out.resize(tokens);
-  for (std::size_t row = 0; row < row_count; row += kLanes) {
-    const std::size_t count = std::min(kLanes, row_count - row);
-    const std::byte* rows[kLanes] = {};
-    for (std::size_t r = 0; r < count; ++r) rows[r] = matrix + (row + r) * row_bytes;
+  for (std::size_t row = 0; row < row_count; row += kPanelRows) {
     for (std::size_t t = 0; t < tokens; ++t) out[t] = y[t] + row;
-    int_panel(format, rows, count, row_bytes, width, x, out.data(), tokens);
+    int_panel(format, matrix + row * row_bytes, row_bytes, std::min(kPanelRows, row_count - row),
+              width, x, out.data(), tokens);
   }
 }
 
 // Bytes, a scale for each `unit` values (largest magnitude / 127; 32 or 256) and the sums of
 // each 16. A value that is no number makes its unit's scale NaN.
-static void quantize_row(const float* x, std::size_t n, std::size_t unit, std::int8_t* values,
-                         float* scales, std::int16_t* sums) {
+static void quantize_row(const float* x, std::size_t n, std::size_t unit,
+                         const QuantizedRow& into) {
   const std::size_t padded = (n + kBlock - 1) / kBlock * kBlock;
   for (std::size_t at = 0; at < padded; at += unit) {
     const std::size_t count = at < n ? std::min(unit, n - at) : 0;
@@ -255,24 +322,25 @@ static void quantize_row(const float* x, std::size_t n, std::size_t unit, std::i
     float lanes[kLanes], top = 0.0f;
     store(lanes, largest);
     for (const float l : lanes) top = std::max(top, l);
-    scales[at / unit] = top / 127.0f + sum_lanes(poison);
+    into.scales[at / unit] = top / 127.0f + sum_lanes(poison);
     const float inverse = top > 0.0f ? 127.0f / top : 0.0f;
-    std::size_t i = 0;
-    for (; i < count; i += kLanes) {
-      const std::size_t run = std::min(kLanes, count - i);
+    for (std::size_t i = 0; i < unit; i += kLanes) {
+      const std::size_t run = i < count ? std::min(kLanes, count - i) : 0;
       const Lanes magic = all(ExpConstants::magic);  // rounds to nearest even
       const Lanes rounded = load_run(x + at + i, run) * all(inverse) + magic;
       const IntLanes whole = (IntLanes)rounded - (IntLanes)magic;
       const ByteLanes bytes = __builtin_convertvector(whole, ByteLanes);
-      std::memcpy(values + at + i, &bytes, sizeof bytes);
+      const ByteLanes biased = __builtin_convertvector(whole + 128, ByteLanes);
+      std::memcpy(into.values + at + i, &bytes, sizeof bytes);
+      std::memcpy(into.biased + at + i, &biased, sizeof biased);
       std::int32_t sum = 0;
       for (std::size_t j = 0; j < kLanes; ++j) sum += whole[j];
-      sums[(at + i) / 16] = static_cast<std::int16_t>(sum);
+      into.sums16[(at + i) / 16] = static_cast<std::int16_t>(sum);
     }
-    for (; i < unit; i += kLanes) {  // behind the row's end
-      std::memset(values + at + i, 0, kLanes);
-      sums[(at + i) / 16] = 0;
-    }
+  }
+  for (std::size_t g = 0; g < padded / 32; ++g) {
+    into.sums32[g] = static_cast<std::int16_t>(into.sums16[2 * g] + into.sums16[2 * g + 1]);
+    if (unit == 32) into.scaled_sums[g] = into.scales[g] * static_cast<float>(into.sums32[g]);
   }
 }
 
@@ -305,13 +373,12 @@ static std::uint64_t read_streams(const std::byte* data, std::size_t bytes, std:
 
 static std::uint64_t int8_loop(std::size_t iterations) {
   constexpr std::size_t kSums = kInt8LoopProducts / 64;
-  alignas(64) std::uint8_t codes[64];
-  std::memset(codes, 3, sizeof codes);
-  const std::int8_t x[4] = {1, 2, 3, 4};
+  const IntLanes codes = all_int(0x03030303);
+  const std::uint8_t x[4] = {1, 2, 3, 4};
   IntLanes sum[kSums];  // different from the start, or the compiler would keep one of them
   for (std::size_t s = 0; s < kSums; ++s) sum[s] = all_int(static_cast<std::int32_t>(s));
   for (std::size_t i = 0; i < iterations; ++i)
-    for (std::size_t s = 0; s < kSums; ++s) sum[s] = dot4(sum[s], codes, x);
+    for (std::size_t s = 0; s < kSums; ++s) sum[s] = dot4(sum[s], x, codes);
   std::uint64_t total = 0;
   for (std::size_t s = 0; s < kSums; ++s) total += static_cast<std::uint64_t>(sum[s][s % kLanes]);
   return total;

@@ -498,12 +498,11 @@ struct alignas(64) IntegerInput {
 template <class F>
 STRATA_INLINE void integer_input(const QuantizedRow& x, std::size_t at, IntegerInput& in) {
   reorder<F::order>(x.values + at, in.values);
-  const __m256i sums = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x.sums + at / 16));
   if constexpr (F::group == 16) {
-    in.sums = sums;
-  } else {  // two and two
-    const __m256i pairs = _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
-    in.sums = _mm256_zextsi128_si256(_mm256_cvtepi32_epi16(pairs));
+    in.sums = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x.sums16 + at / 16));
+  } else {
+    in.sums = _mm256_zextsi128_si256(
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(x.sums32 + at / 32)));
   }
   in.scale = x.scales[at / kBlock];
 }
@@ -714,17 +713,16 @@ struct GemvQ2_0 : FloatFormat<4 * 18, kQuadOrder, 1, false> {
 
 struct alignas(64) FloatInput {
   Zmm values[4];
-  float scale[8];
-  std::int32_t sums[8];
+  float scale[8], scaled_sums[8];
+  std::int32_t shift[8];  // what the zero adds to a group's dot
 };
 
 template <class F>
 STRATA_INLINE void float_input(const QuantizedRow& x, std::size_t at, FloatInput& in) {
   reorder<F::order>(x.values + at, in.values);
-  for (std::size_t h = 0; h < 8; ++h) {
-    in.scale[h] = x.scales[at / 32 + h];
-    in.sums[h] = x.sums[at / 16 + 2 * h] + x.sums[at / 16 + 2 * h + 1];
-  }
+  std::memcpy(in.scale, x.scales + at / 32, sizeof in.scale);
+  std::memcpy(in.scaled_sums, x.scaled_sums + at / 32, sizeof in.scaled_sums);
+  for (std::size_t h = 0; h < 8; ++h) in.shift[h] = F::zero * x.sums32[at / 32 + h];
 }
 
 // The dots of two rows' eight groups side by side: [row a: groups 0..7 | row b: groups 0..7].
@@ -841,10 +839,9 @@ STRATA_INLINE void float_rows(const std::byte* const* rows, std::size_t offset, 
     turn_groups(sums[t], dots);
     for (std::size_t h = 0; h < groups; ++h) {
       const Lanes dx = all(in[t]->scale[h]);
-      const IntLanes whole = (IntLanes)dots[h] - all_int(F::zero * in[t]->sums[h]);
+      const IntLanes whole = (IntLanes)dots[h] - all_int(in[t]->shift[h]);
       acc[t] = fma_lanes(to_float(whole), d[h] * dx, acc[t]);
-      if constexpr (F::minima)
-        acc[t] = fma_lanes(all(static_cast<float>(in[t]->sums[h])), m[h] * dx, acc[t]);
+      if constexpr (F::minima) acc[t] = fma_lanes(m[h], all(in[t]->scaled_sums[h]), acc[t]);
     }
   }
 }

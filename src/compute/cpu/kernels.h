@@ -67,10 +67,8 @@ struct Kernels {
   void (*weighted_rows)(const float* weights, const float* const* rows, std::size_t count,
                         std::size_t n, float* out);
 
-  // Activations to bytes (int_blocks.h) with a scale for each `unit` values, 32 or 256; room for
-  // whole blocks of 256.
-  void (*quantize_row)(const float* x, std::size_t n, std::size_t unit, std::int8_t* values,
-                       float* scales, std::int16_t* sums);
+  // Activations to bytes (int_blocks.h) with a scale for each `unit` values, 32 or 256.
+  void (*quantize_row)(const float* x, std::size_t n, std::size_t unit, const QuantizedRow& into);
   // y[t][r] = row r . x[t] for rows of a block format that lie `row_bytes` apart; `width` values
   // a row.
   void (*int_gemm)(const IntFormat& format, const std::byte* matrix, std::size_t row_bytes,

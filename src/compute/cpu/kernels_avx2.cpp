@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <type_traits>
+#include <utility>
 #include "compute/cpu/int_blocks.h"
 #include "compute/cpu/kernels.h"
 #include "compute/cpu/math.h"
@@ -25,8 +26,9 @@
 
 namespace strata::cpu {
 namespace {
-constexpr std::size_t kTileTokens = 1;  // tokens whose accumulators fit the registers
-constexpr std::size_t kIntTokens = 2;
+constexpr std::size_t kTileTokens = 1;   // tokens whose accumulators fit the registers
+constexpr std::size_t kIntTokens = 2;    // the same of integer tiles
+constexpr std::size_t kTileVectors = 1;  // vectors of rows of an integer tile
 #include "compute/cpu/kernels_impl.h"
 }  // namespace
 const Kernels kAvx2 = make_table("avx2");

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "compute/cpu/int_blocks.h"
@@ -30,8 +31,9 @@
 
 namespace strata::cpu {
 namespace {
-constexpr std::size_t kTileTokens = 4;  // tokens whose accumulators fit the registers
-constexpr std::size_t kIntTokens = 12;
+constexpr std::size_t kTileTokens = 4;   // tokens whose accumulators fit the registers
+constexpr std::size_t kIntTokens = 6;    // the same of integer tiles
+constexpr std::size_t kTileVectors = 2;  // vectors of rows of an integer tile
 #include "compute/cpu/kernels_impl.h"
 }  // namespace
 const Kernels kAvx512Vbmi = make_table("avx512vbmi");

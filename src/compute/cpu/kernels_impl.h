@@ -98,11 +98,12 @@ STRATA_INLINE void store_run(float* p, const Lanes& v, std::size_t count) {
   }
 }
 
+constexpr std::size_t kVectors = kPanelRows / kLanes;
+
 // `Tokens` tokens against a whole panel, accumulators in registers.
 template <std::size_t Tokens>
 STRATA_INLINE void gemm_tile(const float* panel, std::size_t depth, const float* const* x,
                              float* const* y, std::size_t rows, bool first) {
-  constexpr std::size_t kVectors = kPanelRows / kLanes;
   Lanes sum[Tokens][kVectors];
   for (std::size_t t = 0; t < Tokens; ++t)
     for (std::size_t v = 0; v < kVectors; ++v) sum[t][v] = all(0.0f);

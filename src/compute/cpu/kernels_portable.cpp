@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <type_traits>
+#include <utility>
 
 #include "compute/cpu/int_blocks.h"
 #include "compute/cpu/kernels.h"
@@ -17,8 +18,9 @@
 
 namespace strata::cpu {
 namespace {
-constexpr std::size_t kTileTokens = 1;  // tokens whose accumulators fit the registers
-constexpr std::size_t kIntTokens = 1;
+constexpr std::size_t kTileTokens = 1;   // tokens whose accumulators fit the registers
+constexpr std::size_t kIntTokens = 1;    // the same of integer tiles
+constexpr std::size_t kTileVectors = 1;  // vectors of rows of an integer tile
 #include "compute/cpu/kernels_impl.h"
 }  // namespace
 const Kernels kPortable = make_table("portable");
