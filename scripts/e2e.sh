@@ -13,11 +13,13 @@ case "${1:-}" in
     echo openai-client
     echo anthropic-client
     echo ai-sdk
+    echo idle
     echo evaluation
     ;;
   openai-client) exec node tests/e2e/openai_client.mjs ;;
   anthropic-client) exec node tests/e2e/anthropic_client.mjs ;;
   ai-sdk) exec node tests/e2e/ai_sdk.mjs ;;
+  idle) exec node tests/e2e/idle.mjs ;;
   # at least 175 of the 200 prompts, and 42 of the 44 tool calls
   evaluation) exec node tests/e2e/eval.mjs --min 87.5 --min-tools 95.4 ;;
   *)

@@ -4,6 +4,7 @@
 #   peers.sh --list 0    names of those that ./test runs
 #   peers.sh --list 1    names of those that ./test --all runs
 #   peers.sh NAME        runs one; scripts/python_env.sh and `npm ci` must have run
+#   peers.sh llama-speed FILE.gguf ...    speed beside llama.cpp on these files; takes minutes a file
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export STRATA_BUILD="${STRATA_BUILD:-build/release}"
@@ -23,6 +24,7 @@ case "${1:-}" in
       echo tokenizers-all
       echo tokenizers-speed
       echo llama-full-width
+      echo llama-speed
     fi
     ;;
   jinja2) exec "$python" tests/peers/jinja_equality.py ;;
@@ -35,6 +37,7 @@ case "${1:-}" in
   llama-tokens) exec "$python" tests/peers/llama_tokens.py ;;
   llama-logits) exec "$python" tests/peers/llama_logits.py ;;
   llama-full-width) exec "$python" tests/peers/llama_logits.py --full-width ;;
+  llama-speed) exec "$python" tests/peers/llama_speed.py "${@:2}" ;;
   npm-gguf) exec node tests/peers/gguf_equality.mjs ;;
   *)
     echo "peers: unknown test '${1:-}'; see: scripts/peers.sh --list 1" >&2

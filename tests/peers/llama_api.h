@@ -22,7 +22,9 @@ struct Parameters {
 
 namespace model_field {
 inline constexpr std::size_t gpu_layers = 16;  // int32
+inline constexpr std::size_t load_mode = 24;   // int32: -1 automatic, 0 into memory, 1 mapped
 inline constexpr std::size_t vocab_only = 72;  // bool
+inline constexpr std::size_t repack = 74;      // bool: weights rearranged for its kernels
 }  // namespace model_field
 
 namespace context_field {
@@ -51,6 +53,7 @@ struct Model;
 struct Context;
 struct Vocabulary;
 struct Tensor;
+struct Memory;
 using LogCallback = void (*)(int level, const char* text, void* data);
 using EvalCallback = bool (*)(Tensor* tensor, bool ask, void* data);
 
@@ -81,6 +84,9 @@ struct Api {
   void (*free_batch)(Batch);
   std::int32_t (*decode)(Context*, Batch);
   float* (*logits)(Context*, std::int32_t row);
+  Memory* (*memory)(const Context*);
+  void (*clear_memory)(Memory*, bool data);
+  void (*synchronize)(Context*);
   const char* (*tensor_name)(const Tensor*);
   std::int64_t (*tensor_elements)(const Tensor*);
   std::size_t (*tensor_bytes)(const Tensor*);

@@ -9,16 +9,30 @@
 //   llama_driver LIBDIR tokenize MODEL TEXTS OUT [special=0|1]
 //       TEXTS: for each text its length (uint32) and bytes; OUT: for each text the number of its
 //       ids (int32; -1 if llama.cpp throws) and the ids (int32). Loads the vocabulary only.
+//   llama_driver LIBDIR speed MODEL [key=value ...]
+//       Loads the model once, says what it is as one line of JSON, then answers each line of
+//       standard input with one. Prompts and decoding are of random tokens.
+//         prompt N         seconds of reading a prompt in an empty context
+//         fill N           makes a context of N tokens
+//         decode N         seconds of N steps that go on from there
+//         logits IDS OUT   as the command above, with the settings of this one
+//       cells=N (8192) of the context  batch=N (2048)  threads=N (1)  kv=f32|f16 (f16)
+//       flash=-1|0|1 (-1)  mapped=0|1 (0)  repack=0|1 (1)
 //
 // Exit 0: done. 3: llama.cpp refused the model; its own words are on standard error.
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <iostream>
 #include <map>
+#include <random>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -88,6 +102,9 @@ Api load_api(const fs::path& folder) {
   llama.get(a.free_batch, "llama_batch_free");
   llama.get(a.decode, "llama_decode");
   llama.get(a.logits, "llama_get_logits_ith");
+  llama.get(a.memory, "llama_get_memory");
+  llama.get(a.clear_memory, "llama_memory_clear");
+  llama.get(a.synchronize, "llama_synchronize");
   base.get(a.tensor_name, "ggml_get_name");
   base.get(a.tensor_elements, "ggml_nelements");
   base.get(a.tensor_bytes, "ggml_nbytes");
@@ -140,10 +157,13 @@ std::vector<std::string> split(const std::string& list) {
 
 // --- commands -----------------------------------------------------------------------------------
 
-Model* load(const Api& api, const std::string& path, bool vocab_only) {
+Model* load(const Api& api, const std::string& path, bool vocab_only, const Options& options = {}) {
   Parameters p = api.default_model();
   p.put<std::int32_t>(model_field::gpu_layers, 0);
   p.put<bool>(model_field::vocab_only, vocab_only);
+  if (options.count("mapped"))
+    p.put<std::int32_t>(model_field::load_mode, std::stoi(options.at("mapped")));
+  if (options.count("repack")) p.put<bool>(model_field::repack, options.at("repack") == "1");
   Model* model = api.load_model(path.c_str(), p);
   if (!model) throw Refused("llama.cpp does not load " + path);
   return model;
@@ -196,7 +216,7 @@ Context* new_context(const Api& api, Model* model, std::size_t cells, std::uint3
   p.put<std::uint32_t>(context_field::sequences, 1);
   p.put<std::int32_t>(context_field::threads, threads);
   p.put<std::int32_t>(context_field::batch_threads, threads);
-  p.put<std::int32_t>(context_field::flash_attention, 0);
+  p.put<std::int32_t>(context_field::flash_attention, std::stoi(option(options, "flash", "0")));
   p.put<std::int32_t>(context_field::key_type, cache);
   p.put<std::int32_t>(context_field::value_type, cache);
   if (trace) {
@@ -211,41 +231,142 @@ Context* new_context(const Api& api, Model* model, std::size_t cells, std::uint3
   return context;
 }
 
-void command_logits(const Api& api, const std::string& path, const std::string& ids_path,
-                    const std::string& out_path, const Options& options) {
-  const std::string data = read_file(ids_path);
+std::vector<std::int32_t> read_ids(const std::string& path) {
+  const std::string data = read_file(path);
   std::vector<std::int32_t> ids(data.size() / sizeof(std::int32_t));
   std::memcpy(ids.data(), data.data(), ids.size() * sizeof(std::int32_t));
+  return ids;
+}
+
+// A context with its batch. Tokens go in one behind the other.
+class Reader {
+ public:
+  Reader(const Api& api, Model* model, std::size_t cells, std::size_t batch, const Options& options,
+         Trace* trace)
+      : api_(api),
+        batch_(static_cast<std::uint32_t>(std::min(batch, cells))),
+        width_(static_cast<std::size_t>(api.token_count(api.vocabulary(model)))),
+        context_(new_context(api, model, cells, batch_, options, trace)),
+        tokens_(api.new_batch(static_cast<std::int32_t>(batch_), 0, 1)) {}
+  ~Reader() {
+    api_.free_batch(tokens_);
+    api_.free_context(context_);
+  }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  std::size_t width() const { return width_; }
+  void clear() {
+    api_.clear_memory(api_.memory(context_), true);
+    position_ = 0;
+  }
+  enum class Wanted { all, last };  // logits
+  using Rows = std::function<void(const float*)>;
+  void read(const std::vector<std::int32_t>& ids, Wanted wanted, const Rows& rows) {
+    for (std::size_t at = 0; at < ids.size(); at += batch_) {
+      tokens_.count = static_cast<std::int32_t>(std::min<std::size_t>(batch_, ids.size() - at));
+      for (std::int32_t i = 0; i < tokens_.count; ++i) {
+        const std::size_t id = at + static_cast<std::size_t>(i);
+        tokens_.tokens[i] = ids[id];
+        tokens_.positions[i] = position_++;
+        tokens_.sequence_counts[i] = 1;
+        tokens_.sequences[i][0] = 0;
+        tokens_.wants_logits[i] = wanted == Wanted::all || id + 1 == ids.size();
+      }
+      if (const std::int32_t status = api_.decode(context_, tokens_); status != 0)
+        throw std::runtime_error("llama_decode returned " + std::to_string(status));
+      for (std::int32_t i = 0; i < tokens_.count; ++i)
+        if (tokens_.wants_logits[i]) rows(api_.logits(context_, i));
+    }
+    api_.synchronize(context_);
+  }
+
+ private:
+  const Api& api_;
+  std::uint32_t batch_;
+  std::size_t width_;
+  Context* context_;
+  Batch tokens_;
+  std::int32_t position_ = 0;
+};
+
+void write_logits(Reader& reader, const std::string& ids_path, const std::string& out_path) {
+  Output out(out_path);
+  reader.read(read_ids(ids_path), Reader::Wanted::all,
+              [&](const float* row) { out.write(row, reader.width() * sizeof(float)); });
+  out.finish();
+}
+
+void command_logits(const Api& api, const std::string& path, const std::string& ids_path,
+                    const std::string& out_path, const Options& options) {
   Trace trace{api, split(option(options, "tensors", "")),
               Output(option(options, "trace", "/dev/null"))};
-
   Model* model = load(api, path, false);
-  const auto width = static_cast<std::size_t>(api.token_count(api.vocabulary(model)));
-  const std::size_t cells = (ids.size() + 255) / 256 * 256;
-  const auto batch = static_cast<std::uint32_t>(
-      std::min<std::size_t>(std::stoul(option(options, "batch", "512")), cells));
-  Context* context =
-      new_context(api, model, cells, batch, options, options.count("trace") ? &trace : nullptr);
-  Output out(out_path);
-  Batch b = api.new_batch(static_cast<std::int32_t>(batch), 0, 1);
-  for (std::size_t at = 0; at < ids.size(); at += batch) {
-    b.count = static_cast<std::int32_t>(std::min<std::size_t>(batch, ids.size() - at));
-    for (std::int32_t i = 0; i < b.count; ++i) {
-      b.tokens[i] = ids[at + static_cast<std::size_t>(i)];
-      b.positions[i] = static_cast<std::int32_t>(at) + i;
-      b.sequence_counts[i] = 1;
-      b.sequences[i][0] = 0;
-      b.wants_logits[i] = 1;
-    }
-    if (const std::int32_t status = api.decode(context, b); status != 0)
-      throw std::runtime_error("llama_decode returned " + std::to_string(status));
-    for (std::int32_t i = 0; i < b.count; ++i)
-      out.write(api.logits(context, i), width * sizeof(float));
+  const std::size_t cells = (read_ids(ids_path).size() + 255) / 256 * 256;
+  {
+    Reader reader(api, model, cells, std::stoul(option(options, "batch", "512")), options,
+                  options.count("trace") ? &trace : nullptr);
+    write_logits(reader, ids_path, out_path);
   }
-  out.finish();
   trace.out.finish();
-  api.free_batch(b);
-  api.free_context(context);
+  api.free_model(model);
+}
+
+double seconds_of(const std::function<void()>& body) {
+  const auto start = std::chrono::steady_clock::now();
+  body();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Answers one line of standard input.
+std::string answer(Reader& reader, std::mt19937& random, const std::string& line) {
+  std::istringstream words(line);
+  std::string command;
+  words >> command;
+  if (command == "logits") {
+    std::string ids, out;
+    words >> ids >> out;
+    reader.clear();
+    write_logits(reader, ids, out);
+    return "{}";
+  }
+  std::size_t count = 0;
+  if (!(words >> count)) throw std::runtime_error(line + ": a number of tokens is missing");
+  std::vector<std::int32_t> ids(count);
+  for (std::int32_t& id : ids) id = static_cast<std::int32_t>(random() % reader.width());
+  const auto ignore = [](const float*) {};
+  double seconds = 0;
+  if (command == "prompt" || command == "fill") {
+    reader.clear();
+    seconds = seconds_of([&] { reader.read(ids, Reader::Wanted::last, ignore); });
+  } else if (command == "decode") {
+    seconds = seconds_of([&] {
+      for (const std::int32_t id : ids) reader.read({id}, Reader::Wanted::last, ignore);
+    });
+  } else {
+    throw std::runtime_error("unknown command " + command);
+  }
+  return "{\"seconds\": " + std::to_string(seconds) + "}";
+}
+
+void command_speed(const Api& api, const std::string& path, Options options) {
+  for (const auto& [name, otherwise] :
+       Options{{"kv", "f16"}, {"flash", "-1"}, {"mapped", "0"}, {"repack", "1"}})
+    options.emplace(name, otherwise);
+  Model* model = nullptr;
+  const double loading = seconds_of([&] { model = load(api, path, false, options); });
+  {
+    Reader reader(api, model, std::stoul(option(options, "cells", "8192")),
+                  std::stoul(option(options, "batch", "2048")), options, nullptr);
+    std::printf("{\"version\": \"%s\", \"system\": \"%s\", \"load_seconds\": %.1f}\n",
+                api.version(), api.system_info(), loading);
+    std::fflush(stdout);
+    std::mt19937 random(7);
+    for (std::string line; std::getline(std::cin, line);) {
+      std::printf("%s\n", answer(reader, random, line).c_str());
+      std::fflush(stdout);
+    }
+  }
   api.free_model(model);
 }
 
@@ -290,7 +411,7 @@ void command_tokenize(const Api& api, const std::string& path, const std::string
 int run(const std::vector<std::string>& arguments) {
   if (arguments.size() < 3) throw std::runtime_error("usage: see the top of llama_driver.cpp");
   const std::string& command = arguments[1];
-  const std::size_t fixed = command == "load" ? 3 : 5;
+  const std::size_t fixed = command == "load" || command == "speed" ? 3 : 5;
   if (arguments.size() < fixed) throw std::runtime_error(command + " needs more arguments");
   Options options;
   for (std::size_t i = fixed; i < arguments.size(); ++i) {
@@ -306,6 +427,8 @@ int run(const std::vector<std::string>& arguments) {
     command_load(api, arguments[2]);
   } else if (command == "logits") {
     command_logits(api, arguments[2], arguments[3], arguments[4], options);
+  } else if (command == "speed") {
+    command_speed(api, arguments[2], options);
   } else if (command == "tokenize") {
     command_tokenize(api, arguments[2], arguments[3], arguments[4], options);
   } else {
