@@ -20,7 +20,7 @@ namespace {
 
 struct ConvertArguments {
   std::string folder, output;
-  std::string type;
+  std::string type, residual;
   std::vector<std::string> tensor_types;
 };
 
@@ -47,6 +47,7 @@ std::string check_tensor_type(const std::string& text) {
 ConvertOptions options_of(const ConvertArguments& arguments) {
   ConvertOptions options;
   if (!arguments.type.empty()) options.type = type_from_name(arguments.type);
+  if (!arguments.residual.empty()) options.residual = type_from_name(arguments.residual);
   for (const std::string& text : arguments.tensor_types) {
     const std::size_t equals = text.rfind('=');
     if (const auto type = type_from_name(text.substr(equals + 1)))
@@ -99,6 +100,12 @@ void register_convert(CLI::App& app, Invocation& invocation) {
       ->add_option("--type", arguments->type,
                    "Type of the matrices (absent: the checkpoint's own); with a block type the "
                    "router, the gates and the indexer keep their own")
+      ->type_name("TYPE")
+      ->check(CLI::Validator(check_type, ""));
+  command
+      ->add_option("--residual", arguments->residual,
+                   "Type of the gated residual's large matrices (hc_*_down, hc_*_up); absent: as "
+                   "--type says")
       ->type_name("TYPE")
       ->check(CLI::Validator(check_type, ""));
   command

@@ -46,7 +46,8 @@ class TypeChooser {
  public:
   static Result<TypeChooser> create(const ConvertOptions& options) {
     TypeChooser chooser(options);
-    if (options.type) STRATA_TRY(check_target(*options.type));
+    for (const auto& type : {options.type, options.residual})
+      if (type) STRATA_TRY(check_target(*type));
     for (const auto& [pattern, type] : options.tensor_types) {
       STRATA_TRY(check_target(type));
       try {
@@ -63,13 +64,16 @@ class TypeChooser {
     STRATA_ASSIGN(const std::size_t match, first_match(tensor.name));
     if (match < patterns_.size()) return choose_explicit(tensor, match);
     if (tensor.role == TensorRole::exact) return TensorType::F32;
-    if (!options_.type) return tensor.own;
-    const TensorType wanted = *options_.type;
+    const bool of_residual = tensor.role == TensorRole::residual && options_.residual;
+    const std::optional<TensorType> asked = of_residual ? options_.residual : options_.type;
+    if (!asked) return tensor.own;
+    const TensorType wanted = *asked;
     if (is_plain(wanted)) return wanted;
     if (tensor.role == TensorRole::sensitive) return tensor.own;
     if (divides(wanted, tensor.ne[0])) return wanted;
-    const TensorType instead =
-        divides(TensorType::Q8_0, tensor.ne[0]) ? TensorType::Q8_0 : tensor.own;
+    const TensorType plain =
+        options_.type && is_plain(*options_.type) ? *options_.type : tensor.own;
+    const TensorType instead = divides(TensorType::Q8_0, tensor.ne[0]) ? TensorType::Q8_0 : plain;
     const std::string kind = kind_of(tensor.name);
     if (noted_.insert(kind).second)
       notes_.push_back(fmt::format("'{}' becomes {}: rows of {} are no whole number of {} blocks",

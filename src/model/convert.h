@@ -18,7 +18,10 @@ struct ConvertOptions {
   // convolutions and ssm_a are always F32; with a quantised type, router, gates, alpha, beta,
   // indexer and inject matrices stay at the checkpoint's own type.
   std::optional<TensorType> type;
-  // (ECMAScript regex over the GGUF tensor name, type), first match wins over `type`.
+  // Type of the gated residual's down and up matrices (hc_*), up to a third of the dense bytes;
+  // absent: as `type` says.
+  std::optional<TensorType> residual;
+  // (ECMAScript regex over the GGUF tensor name, type), first match wins over both.
   std::vector<std::pair<std::string, TensorType>> tensor_types;
   // Tensor name, tensors done, tensors in all.
   std::function<void(const std::string&, std::size_t, std::size_t)> progress;

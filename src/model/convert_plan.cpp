@@ -203,9 +203,10 @@ class Planner {
   // A gated read of the residual streams.
   void residual(const std::string& name, const std::string& source) {
     norm(name + "norm.weight", source + "hc_norm.weight", p_.wide());
-    matrix(name + "down.weight", source + "input_mix_weight_down.weight", p_.stream_rank,
-           p_.wide());
-    matrix(name + "up.weight", source + "input_mix_weight_up.weight", p_.wide(), p_.stream_rank);
+    matrix(name + "down.weight", source + "input_mix_weight_down.weight", p_.stream_rank, p_.wide(),
+           TensorRole::residual);
+    matrix(name + "up.weight", source + "input_mix_weight_up.weight", p_.wide(), p_.stream_rank,
+           TensorRole::residual);
   }
   // A final mixer only reads.
   void mixer(const std::string& name, const std::string& source) {

@@ -17,6 +17,7 @@ namespace strata {
 enum class TensorRole : std::uint8_t {
   exact,      // norms, biases, convolutions, ssm_a: always F32
   sensitive,  // router, gates, alpha, beta, indexer, inject: never a block type unasked
+  residual,   // down and up of the gated residual (hc): a matrix that may have a type of its own
   matrix,     // everything large
 };
 
