@@ -113,14 +113,33 @@ TEST_F(Program, converts_with_types) {
           " --type q8_0 --tensor-type '^output\\.weight$=F16' --tensor-type 'attn_q\\.=q4_0'");
   EXPECT_EQ(r.code, 0) << r.error;
   EXPECT_THAT(r.error, HasSubstr("note: 'ffn_down_shexp.weight' becomes F32"));
-  r = run("inspect --json " + path);
-  const auto json = boost::json::parse(r.out).as_object();
-  std::map<std::string, std::string> types;
-  for (const auto& t : json.at("tensors").as_array())
-    types[std::string(t.at("name").as_string())] = std::string(t.at("type").as_string());
+  auto types = types_of(run("inspect --json " + path).out);
   EXPECT_EQ(types["output.weight"], "F16");
   EXPECT_EQ(types["blk.3.attn_q.weight"], "Q4_0");
   EXPECT_EQ(types["blk.3.attn_v.weight"], "Q8_0");
+}
+
+TEST_F(Program, the_residual_may_have_a_type_of_its_own) {
+  const std::string path = (folder / "q.gguf").string();
+  const std::string convert = "convert " STRATA_GOLDEN_DIR "/tiny-a " + path;
+  // rows of 24 (hc_*_up) divide into no blocks: they are what they were without the option
+  const std::string cases[][3] = {
+      {"", "F32", "F32"}, {"--type BF16", "BF16", "BF16"}, {"--type Q4_0", "Q4_0", "F32"}};
+  for (const auto& [type, others, up] : cases) {
+    Outcome r = run(convert + " --residual Q8_0 --tensor-type 'blk.2.hc_ffn_down=F16' " + type);
+    EXPECT_EQ(r.code, 0) << r.error;
+    EXPECT_THAT(r.error, HasSubstr("note: 'hc_attn_up.weight' becomes " + up + ": rows of 24"));
+    auto types = types_of(run("inspect --json " + path).out);
+    EXPECT_EQ(types["blk.0.hc_attn_down.weight"], "Q8_0") << type;
+    EXPECT_EQ(types["output_hc_down.weight"], "Q8_0") << type;
+    EXPECT_EQ(types["blk.2.hc_ffn_down.weight"], "F16") << type;
+    EXPECT_EQ(types["blk.0.hc_attn_up.weight"], up) << type;
+    EXPECT_EQ(types["blk.0.hc_attn_norm.weight"], "F32") << type;
+    EXPECT_EQ(types["blk.0.attn_gate.weight"], others) << type;
+  }
+  const Outcome r = run(convert + " --residual IQ2_XS");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_THAT(r.error, HasSubstr("this program cannot write IQ2_XS"));
 }
 
 // Copies the golden checkpoint, to be able to lose it.

@@ -5,9 +5,11 @@
 #include <sys/wait.h>
 
 #include <array>
+#include <boost/json.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <string>
 
 namespace strata::test {
@@ -26,6 +28,15 @@ inline std::string slurp(const std::filesystem::path& path) {
     std::fclose(file);
   }
   return text;
+}
+
+// Type of each tensor, from what `inspect --json` prints.
+inline std::map<std::string, std::string> types_of(const std::string& json) {
+  std::map<std::string, std::string> types;
+  const boost::json::value parsed = boost::json::parse(json);
+  for (const auto& t : parsed.at("tensors").as_array())
+    types[std::string(t.at("name").as_string())] = std::string(t.at("type").as_string());
+  return types;
 }
 
 class Program : public testing::Test {

@@ -41,15 +41,6 @@ class Synth : public Program {
     for (const float v : values) squares += double{v} * v;
     return std::sqrt(squares / double(values.size()));
   }
-
-  // Type of each tensor.
-  std::map<std::string, std::string> types(const std::string& model) const {
-    const auto json = boost::json::parse(run("inspect --json " + model).out).as_object();
-    std::map<std::string, std::string> found;
-    for (const auto& t : json.at("tensors").as_array())
-      found[std::string(t.at("name").as_string())] = std::string(t.at("type").as_string());
-    return found;
-  }
 };
 
 TEST_F(Synth, every_type_is_written_and_gives_logits) {
@@ -60,7 +51,7 @@ TEST_F(Synth, every_type_is_written_and_gives_logits) {
         "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS"}) {
     const std::string model =
         written("model.gguf", kSmall + std::string("--type ") + type + " --set attention=" + type);
-    const auto found = types(model);
+    const auto found = types_of(run("inspect --json " + model).out);
     EXPECT_EQ(found.at("blk.0.ffn_gate_exps.weight"), type);
     EXPECT_EQ(found.at("blk.0.attn_qkv.weight"), type);
     const double size = logits_size(model);
@@ -94,7 +85,7 @@ TEST_F(Synth, a_file_says_what_it_is_and_has_all_parts) {
             "experts");
   EXPECT_EQ(value("qwen4exp.ple.head_vocab_sizes").at(0).to_number<int>(), 101);
   EXPECT_EQ(metadata.at("tokenizer.ggml.tokens").at("length").to_number<int>(), 70000);
-  const auto found = types(model);
+  const auto found = types_of(run("inspect --json " + model).out);
   EXPECT_EQ(found.at("blk.0.hc_ffn_up.weight"), "Q8_0");
   EXPECT_EQ(found.at("blk.3.attn_output.weight"), "Q6_K");
   EXPECT_EQ(found.at("blk.3.ffn_down_shexp.weight"), "Q8_0");

@@ -746,35 +746,6 @@ TEST(Convert, option_errors) {
             "number of blocks of 256");
 }
 
-TEST(Convert, the_residual_may_have_a_type_of_its_own) {
-  const Checkpoint c = Checkpoint::golden_model("tiny-a");
-  ConvertOptions options;
-  options.residual = TensorType::Q8_0;
-  options.tensor_types = {{"blk\\.2\\.hc_ffn_down", TensorType::F16}};
-  for (const auto& [type, others] :
-       {std::pair<std::optional<TensorType>, TensorType>{std::nullopt, TensorType::F32},
-        {TensorType::BF16, TensorType::BF16},
-        {TensorType::Q4_0, TensorType::Q4_0}}) {
-    options.type = type;
-    const auto out = convert(c, options);
-    ASSERT_TRUE(out) << out.error().message;
-    EXPECT_EQ(out->type("blk.0.hc_attn_down.weight"), TensorType::Q8_0);
-    EXPECT_EQ(out->type("blk.3.hc_ffn_down.weight"), TensorType::Q8_0);
-    EXPECT_EQ(out->type("output_hc_down.weight"), TensorType::Q8_0);
-    EXPECT_EQ(out->type("blk.2.hc_ffn_down.weight"), TensorType::F16);
-    EXPECT_EQ(out->type("blk.0.attn_gate.weight"), others);
-    EXPECT_EQ(out->type("blk.0.hc_attn_norm.weight"), TensorType::F32);
-    // rows of 24 divide into no blocks
-    const TensorType plain = type == TensorType::BF16 ? TensorType::BF16 : TensorType::F32;
-    EXPECT_EQ(out->type("blk.0.hc_attn_up.weight"), plain);
-    EXPECT_THAT(out->report.notes,
-                testing::Contains(HasSubstr(
-                    fmt::format("'hc_attn_up.weight' becomes {}: rows of 24", to_string(plain)))));
-  }
-  options.residual = TensorType::IQ2_XS;
-  EXPECT_THAT(error_of(c, options), HasSubstr("this program cannot write IQ2_XS"));
-}
-
 TEST(Convert, folder_errors) {
   MemoryFileSystem files;
   EXPECT_FALSE(convert(files));
