@@ -55,6 +55,11 @@ class CpuBackend final : public Backend {
     std::size_t first_row = 0, rows = 0;
     std::uint32_t position = 0;  // of the first row
   };
+  // Some rows of a part.
+  struct RowBlock {
+    std::uint32_t part = 0;  // index into parts_
+    std::size_t row = 0, rows = 0;
+  };
   // Rows of inputs in bytes.
   struct ByteInputs {
     const QuantizedRow* of[2] = {};  // by BlockKind; null where no matrix of the kind is
@@ -108,9 +113,9 @@ class CpuBackend final : public Backend {
   void store_cells(const AttentionWeights& weights, const Part& part, LayerState& state);
   void store_block_keys(const AttentionWeights& weights, const Part& part, LayerState& state);
   void select(const AttentionWeights& weights, const Part& part, LayerState& state,
-              std::size_t row);
-  void attend(const AttentionWeights& weights, const Part& part, LayerState& state, std::size_t row,
-              std::size_t head);
+              const RowBlock& block);
+  void attend(const AttentionWeights& weights, const Part& part, LayerState& state,
+              const RowBlock& block, std::size_t kv_head);
   void norm_rotate(float* x, const float* gain, std::size_t n, const float* cos_sin,
                    std::size_t half) const;
   void route(const ExpertsWeights& weights);
@@ -138,6 +143,7 @@ class CpuBackend final : public Backend {
   Rows index_q_, index_k_, rotation_;
   std::vector<float> block_rotation_;
   std::vector<float> zeros_;                          // a row before the start of a sequence
+  std::vector<RowBlock> row_blocks_;                  // of attention
   std::vector<std::vector<std::uint32_t>> selected_;  // [rows] cells, ascending
   Quantized bytes_mixed_, bytes_inner_, bytes_hidden_, bytes_shared_;
   struct Routed {

@@ -89,18 +89,32 @@ void CpuBackend::delta_head(const DeltaNetWeights& weights, const Part& part, st
                             std::size_t head) {
   const DeltaNetShape& s = weights.shape;
   const std::size_t stride = padded(s.value_dim);
-  thread_local std::vector<float> scratch;
-  scratch.assign(3 * stride, 0.0f);
-  float *v = scratch.data(), *o = v + stride, *normed = o + stride;
+  struct Scratch {
+    std::vector<float> v, o, normed;
+    std::vector<DeltaStep> steps;
+  };
+  thread_local Scratch scratch;
+  scratch.v.assign(part.rows * stride, 0.0f);
+  scratch.o.resize(part.rows * stride);
+  scratch.normed.resize(stride);
+  scratch.steps.resize(part.rows);
   float* state = part.state->layer(layer).delta.data() + head * s.key_dim * stride;
   const std::size_t queries = std::size_t{s.key_heads} * s.key_dim;
-  for (std::size_t r = part.first_row; r < part.first_row + part.rows; ++r) {
+  for (std::size_t i = 0; i < part.rows; ++i) {
+    const std::size_t r = part.first_row + i;
     const float* q = e_.row(r) + (head % s.key_heads) * s.key_dim;
+    float* v = scratch.v.data() + i * stride;
     std::memcpy(v, e_.row(r) + 2 * queries + head * s.value_dim, s.value_dim * sizeof(float));
     const float alpha = d_.row(r)[head], beta = d_.row(r)[s.value_heads + head];
     const float decay = exp(weights.a[head] * softplus(alpha + weights.dt_bias[head]));
-    kernels_.delta_step(state, s.key_dim, stride, q, q + queries, v, decay, sigmoid(beta), o);
-    kernels_.rms_norm(o, weights.norm.data(), s.value_dim, shape_.residual.epsilon, normed);
+    scratch.steps[i] = {q, q + queries, v, decay, sigmoid(beta), scratch.o.data() + i * stride};
+  }
+  kernels_.delta_steps(state, s.key_dim, stride, scratch.steps.data(), part.rows);
+  for (std::size_t i = 0; i < part.rows; ++i) {
+    const std::size_t r = part.first_row + i;
+    float* normed = scratch.normed.data();
+    kernels_.rms_norm(scratch.o.data() + i * stride, weights.norm.data(), s.value_dim,
+                      shape_.residual.epsilon, normed);
     const float* z = b_.row(r) + head * s.value_dim;
     float* out = c_.row(r) + head * s.value_dim;
     if (s.output_gate == GateActivation::sigmoid) {

@@ -23,6 +23,14 @@ constexpr std::size_t kRun = 128;      // inputs of a run of float products
 constexpr std::size_t kFewTokens = 4;  // as many do without panels where there is a way
 constexpr std::size_t kInt8LoopProducts = 16 * 64;  // of one iteration of int8_loop
 
+// One token of one head: state = decay * state + k (beta (v - k . decayed state)), out = q . state.
+struct DeltaStep {
+  const float *q = nullptr, *k = nullptr;  // [key_dim]
+  const float* v = nullptr;                // [stride]
+  float decay = 0, beta = 0;
+  float* out = nullptr;  // [stride]
+};
+
 struct Kernels {
   std::string_view isa;
 
@@ -57,15 +65,20 @@ struct Kernels {
   // out[c] = silu(sum over k of taps[c * kernel + k] * rows[k][c]), oldest row first
   void (*convolve)(const float* taps, std::size_t kernel, const float* const* rows,
                    std::size_t channels, float* out);
-  // One step of the delta rule on state [key_dim][stride], stride a multiple of kLanes;
-  // v and out have `stride` values.
-  void (*delta_step)(float* state, std::size_t key_dim, std::size_t stride, const float* q,
-                     const float* k, const float* v, float decay, float beta, float* out);
+  // Steps of the delta rule, one after the other, on state [key_dim][stride], stride a multiple of
+  // kLanes.
+  void (*delta_steps)(float* state, std::size_t key_dim, std::size_t stride, const DeltaStep* steps,
+                      std::size_t count);
   // weights[i] = exp(scores[i] - max) / sum
   void (*softmax)(float* scores, std::size_t n);
-  // out[d] = sum over i of weights[i] * rows[i][d], in the order of i
-  void (*weighted_rows)(const float* weights, const float* const* rows, std::size_t count,
-                        std::size_t n, float* out);
+  // panel[d][i] = keys[i][d] for 16 keys.
+  void (*turn_keys)(const float* const* keys, std::size_t dim, float* panel);
+  // scores[q][0..15] = scale * sum over d, in order, of panel[d][i] * queries[q][d]
+  void (*score_keys)(const float* panel, std::size_t dim, const float* const* queries,
+                     std::size_t count, float scale, float* const* scores);
+  // out[h][d] = sum over i, in order, of weights[h][i] * rows[i][d] for d in [from, to)
+  void (*weigh_rows)(const float* const* rows, std::size_t count, std::size_t from, std::size_t to,
+                     const float* const* weights, std::size_t heads, float* const* out);
 
   // Activations to bytes (int_blocks.h) with a scale for each `unit` values, 32 or 256.
   void (*quantize_row)(const float* x, std::size_t n, std::size_t unit, const QuantizedRow& into);

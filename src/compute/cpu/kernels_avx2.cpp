@@ -26,9 +26,11 @@
 
 namespace strata::cpu {
 namespace {
-constexpr std::size_t kTileTokens = 1;   // tokens whose accumulators fit the registers
-constexpr std::size_t kIntTokens = 2;    // the same of integer tiles
-constexpr std::size_t kTileVectors = 1;  // vectors of rows of an integer tile
+constexpr std::size_t kTileTokens = 1;    // tokens whose accumulators fit the registers
+constexpr std::size_t kIntTokens = 2;     // the same of integer tiles
+constexpr std::size_t kTileVectors = 1;   // vectors of rows of an integer tile
+constexpr std::size_t kDeltaVectors = 1;  // vectors of columns of a delta step
+constexpr std::size_t kQueries = 2;       // queries scored at once
 #include "compute/cpu/kernels_impl.h"
 }  // namespace
 const Kernels kAvx2 = make_table("avx2");

@@ -382,9 +382,35 @@ static void mix_streams(const float* gate, const float* normed, std::size_t stre
   });
 }
 
+#if defined(STRATA_AVX512)
+// Taps of 16 channels, four a channel, turned: tap k of every channel.
+STRATA_INLINE void turn_taps(const float* taps, Lanes* turned) {
+  const __m512 a = _mm512_loadu_ps(taps), b = _mm512_loadu_ps(taps + 16);
+  const __m512 c = _mm512_loadu_ps(taps + 32), d = _mm512_loadu_ps(taps + 48);
+  for (int k = 0; k < 4; ++k) {
+    const __m512i place = _mm512_add_epi32(
+        _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28),
+        _mm512_set1_epi32(k));
+    turned[k] = (Lanes)_mm512_mask_blend_ps(0xff00, _mm512_permutex2var_ps(a, place, b),
+                                            _mm512_permutex2var_ps(c, place, d));
+  }
+}
+#endif
+
 static void convolve(const float* taps, std::size_t kernel, const float* const* rows,
                      std::size_t channels, float* out) {
-  for (std::size_t c = 0; c < channels; ++c) {
+  std::size_t c = 0;
+#if defined(STRATA_AVX512)
+  if (kernel == 4) {
+    for (; c + kLanes <= channels; c += kLanes) {
+      Lanes turned[4], sum = all(0.0f);
+      turn_taps(taps + 4 * c, turned);
+      for (std::size_t k = 0; k < 4; ++k) sum = fma_lanes(turned[k], load(rows[k] + c), sum);
+      store(out + c, sum);
+    }
+  }
+#endif
+  for (; c < channels; ++c) {
     float sum = 0.0f;
     for (std::size_t k = 0; k < kernel; ++k) sum = std::fma(taps[c * kernel + k], rows[k][c], sum);
     out[c] = sum;
@@ -392,25 +418,40 @@ static void convolve(const float* taps, std::size_t kernel, const float* const* 
   silu_divided(out, channels, 1.0f);
 }
 
-static void delta_step(float* state, std::size_t key_dim, std::size_t stride, const float* q,
-                       const float* k, const float* v, float decay, float beta, float* out) {
-  for (std::size_t j = 0; j < stride; j += kLanes) {
-    float* column = state + j;
-    Lanes predicted = all(0.0f);
-    for (std::size_t i = 0; i < key_dim; ++i) {
-      const Lanes s = load(column + i * stride) * all(decay);
-      store(column + i * stride, s);
-      predicted = fma_lanes(s, all(k[i]), predicted);
+// One step on `Vectors` vectors of columns.
+template <std::size_t Vectors>
+STRATA_INLINE void delta_columns(float* state, std::size_t key_dim, std::size_t stride,
+                                 const DeltaStep& step, std::size_t column) {
+  Lanes predicted[Vectors], delta[Vectors], sum[Vectors];
+  for (std::size_t v = 0; v < Vectors; ++v) predicted[v] = sum[v] = all(0.0f);
+  float* const columns = state + column;
+  for (std::size_t i = 0; i < key_dim; ++i)
+    for (std::size_t v = 0; v < Vectors; ++v)
+      predicted[v] = fma_lanes(load(columns + i * stride + v * kLanes) * all(step.decay),
+                               all(step.k[i]), predicted[v]);
+  for (std::size_t v = 0; v < Vectors; ++v)
+    delta[v] = (load(step.v + column + v * kLanes) - predicted[v]) * all(step.beta);
+  for (std::size_t i = 0; i < key_dim; ++i)
+    for (std::size_t v = 0; v < Vectors; ++v) {
+      float* at = columns + i * stride + v * kLanes;
+      const Lanes s = fma_lanes(all(step.k[i]), delta[v], load(at) * all(step.decay));
+      store(at, s);
+      sum[v] = fma_lanes(s, all(step.q[i]), sum[v]);
     }
-    const Lanes delta = (load(v + j) - predicted) * all(beta);
-    Lanes sum = all(0.0f);
-    for (std::size_t i = 0; i < key_dim; ++i) {
-      const Lanes s = fma_lanes(all(k[i]), delta, load(column + i * stride));
-      store(column + i * stride, s);
-      sum = fma_lanes(s, all(q[i]), sum);
-    }
-    store(out + j, sum);
-  }
+  for (std::size_t v = 0; v < Vectors; ++v) store(step.out + column + v * kLanes, sum[v]);
+}
+
+// Columns do not know of each other: a slice of them takes all steps while it is in the first
+// cache.
+static void delta_steps(float* state, std::size_t key_dim, std::size_t stride,
+                        const DeltaStep* steps, std::size_t count) {
+  std::size_t column = 0;
+  for (; column + kDeltaVectors * kLanes <= stride; column += kDeltaVectors * kLanes)
+    for (std::size_t i = 0; i < count; ++i)
+      delta_columns<kDeltaVectors>(state, key_dim, stride, steps[i], column);
+  for (; column < stride; column += kLanes)
+    for (std::size_t i = 0; i < count; ++i)
+      delta_columns<1>(state, key_dim, stride, steps[i], column);
 }
 
 static void softmax(float* scores, std::size_t n) {
@@ -428,14 +469,76 @@ static void softmax(float* scores, std::size_t n) {
   });
 }
 
-static void weighted_rows(const float* weights, const float* const* rows, std::size_t count,
-                          std::size_t n, float* out) {
-  for_runs(n, [&](std::size_t d, std::size_t run) {
-    Lanes sum = all(0.0f);
-    for (std::size_t i = 0; i < count; ++i)
-      sum = fma_lanes(load_run(rows[i] + d, run), all(weights[i]), sum);
-    store_run(out + d, sum, run);
-  });
+static void turn_keys(const float* const* keys, std::size_t dim, float* panel) {
+  const std::byte* bytes[kLanes];
+  for (std::size_t i = 0; i < kLanes; ++i) bytes[i] = reinterpret_cast<const std::byte*>(keys[i]);
+  std::size_t d = 0;
+  for (; d + kLanes <= dim; d += kLanes) {
+    alignas(64) Lanes columns[kLanes];
+    column_dwords(bytes, d * sizeof(float), columns);
+    for (std::size_t i = 0; i < kLanes; ++i) store(panel + (d + i) * kLanes, columns[i]);
+  }
+  for (; d < dim; ++d)
+    for (std::size_t i = 0; i < kLanes; ++i) panel[d * kLanes + i] = keys[i][d];
+}
+
+template <std::size_t Queries>
+STRATA_INLINE void score_some(const float* panel, std::size_t dim, const float* const* queries,
+                              float scale, float* const* scores) {
+  Lanes sum[Queries];
+  for (std::size_t h = 0; h < Queries; ++h) sum[h] = all(0.0f);
+  for (std::size_t d = 0; d < dim; ++d) {
+    const Lanes keys = load(panel + d * kLanes);
+    for (std::size_t h = 0; h < Queries; ++h) sum[h] = fma_lanes(keys, all(queries[h][d]), sum[h]);
+  }
+  for (std::size_t h = 0; h < Queries; ++h) store(scores[h], sum[h] * all(scale));
+}
+static void score_keys(const float* panel, std::size_t dim, const float* const* queries,
+                       std::size_t count, float scale, float* const* scores) {
+  std::size_t h = 0;
+  for (; h + kQueries <= count; h += kQueries)
+    score_some<kQueries>(panel, dim, queries + h, scale, scores + h);
+  for (; h + 4 <= count; h += 4) score_some<4>(panel, dim, queries + h, scale, scores + h);
+  for (; h < count; ++h) score_some<1>(panel, dim, queries + h, scale, scores + h);
+}
+
+template <std::size_t Vectors, std::size_t Heads>
+STRATA_INLINE void weigh_some(const float* const* rows, std::size_t count, std::size_t from,
+                              const float* const* weights, float* const* out) {
+  Lanes sum[Heads][Vectors];
+  for (std::size_t h = 0; h < Heads; ++h)
+    for (std::size_t v = 0; v < Vectors; ++v) sum[h][v] = all(0.0f);
+  for (std::size_t i = 0; i < count; ++i) {
+    Lanes row[Vectors];
+    for (std::size_t v = 0; v < Vectors; ++v) row[v] = load(rows[i] + from + v * kLanes);
+    for (std::size_t h = 0; h < Heads; ++h)
+      for (std::size_t v = 0; v < Vectors; ++v)
+        sum[h][v] = fma_lanes(row[v], all(weights[h][i]), sum[h][v]);
+  }
+  for (std::size_t h = 0; h < Heads; ++h)
+    for (std::size_t v = 0; v < Vectors; ++v) store(out[h] + from + v * kLanes, sum[h][v]);
+}
+template <std::size_t Vectors>
+STRATA_INLINE void weigh_heads(const float* const* rows, std::size_t count, std::size_t from,
+                               const float* const* weights, std::size_t heads, float* const* out) {
+  constexpr std::size_t most = kQueries > 1 ? kQueries / 2 : 1;
+  std::size_t h = 0;
+  for (; h + most <= heads; h += most)
+    weigh_some<Vectors, most>(rows, count, from, weights + h, out + h);
+  for (; h < heads; ++h) weigh_some<Vectors, 1>(rows, count, from, weights + h, out + h);
+}
+static void weigh_rows(const float* const* rows, std::size_t count, std::size_t from,
+                       std::size_t to, const float* const* weights, std::size_t heads,
+                       float* const* out) {
+  std::size_t d = from;
+  for (; d + 4 * kLanes <= to; d += 4 * kLanes) weigh_heads<4>(rows, count, d, weights, heads, out);
+  for (; d + kLanes <= to; d += kLanes) weigh_heads<1>(rows, count, d, weights, heads, out);
+  for (; d < to; ++d)
+    for (std::size_t h = 0; h < heads; ++h) {
+      float sum = 0.0f;
+      for (std::size_t i = 0; i < count; ++i) sum = std::fma(rows[i][d], weights[h][i], sum);
+      out[h][d] = sum;
+    }
 }
 
 #include "compute/cpu/float_gemv_impl.h"
@@ -461,9 +564,11 @@ static constexpr Kernels make_table(std::string_view isa) {
   table.add_scaled = add_scaled;
   table.mix_streams = mix_streams;
   table.convolve = convolve;
-  table.delta_step = delta_step;
+  table.delta_steps = delta_steps;
   table.softmax = softmax;
-  table.weighted_rows = weighted_rows;
+  table.turn_keys = turn_keys;
+  table.score_keys = score_keys;
+  table.weigh_rows = weigh_rows;
   table.quantize_row = quantize_row;
   table.int_gemm = int_gemm;
   table.read_streams = read_streams;
