@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::size_t kPanelDepth = 256;  // inputs of one panel: whole 256-blocks
 
+constexpr std::size_t kTurnTokens = 256;  // of a product that is cut by tokens
+
 // Outputs of a part of a sweep over memory: some tens of kilobytes, enough to hand out, not so much
 // that threads would wait for the last one.
 std::size_t sweep_height(std::size_t row_bytes) {
@@ -132,41 +134,47 @@ void CpuBackend::point(Pointers& pointers, Rows& rows, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) pointers[i] = rows.row(i);
 }
 
-// The panels of all products, one after the other. With few tokens this is a sweep over memory, and
-// each thread gets a run of it.
+// The panels of all products, one after the other: a sweep over memory of which each thread gets a
+// run. A product of many tokens with few panels is cut by tokens too.
 void CpuBackend::multiply(std::span<const Product> products) {
-  struct Panels {
-    std::size_t first, height;  // number of the product's first panel; outputs of each
+  struct Cut {
+    std::size_t first = 0;              // number of the product's first part
+    std::size_t height = 0;             // outputs of a part
+    std::size_t panels = 0, turns = 0;  // parts are panels x turns, turns of tokens outermost
   };
-  std::size_t total = 0, tokens = 0;
-  for (const Product& p : products) tokens = std::max(tokens, p.tokens);
-  const bool sweep = tokens <= kFewTokens;
-  std::vector<Panels> panels;
+  std::vector<Cut> cuts;
+  std::size_t total = 0;
   for (const Product& p : products) {
-    const std::size_t height = sweep ? sweep_height(p.matrix.row_bytes) : kPanelRows;
-    panels.push_back({total, height});
-    total += p.tokens == 0 ? 0 : (p.matrix.rows + height - 1) / height;
+    Cut cut{total, p.tokens <= kFewTokens ? sweep_height(p.matrix.row_bytes) : kPanelRows, 0, 1};
+    cut.panels = p.tokens == 0 ? 0 : (p.matrix.rows + cut.height - 1) / cut.height;
+    if (cut.panels > 0 && cut.panels < 8 * pool_.threads())
+      cut.turns = std::max<std::size_t>(1, p.tokens / kTurnTokens);
+    total += cut.panels * cut.turns;
+    cuts.push_back(cut);
   }
-  const auto product_of = [&](std::size_t part) {
+  const auto cut_of = [&](std::size_t part) {
     const auto after =
-        std::upper_bound(panels.begin(), panels.end(), part,
-                         [](std::size_t number, const Panels& p) { return number < p.first; });
-    return static_cast<std::size_t>(after - panels.begin()) - 1;
+        std::upper_bound(cuts.begin(), cuts.end(), part,
+                         [](std::size_t number, const Cut& c) { return number < c.first; });
+    return static_cast<std::size_t>(after - cuts.begin()) - 1;
   };
-  const auto row_of = [&](std::size_t part, std::size_t index) {
-    return (part - panels[index].first) * panels[index].height;
+  const auto row_of = [&](std::size_t part, const Cut& cut) {
+    return (part - cut.first) % cut.panels * cut.height;
   };
-  const auto body = [&](std::size_t part) {
-    const std::size_t next = std::min(part + 1, total - 1);
-    const std::size_t index = product_of(part), after = product_of(next);
-    panel(products[index], row_of(part, index), panels[index].height,
-          products[after].matrix.row(row_of(next, after)));
-  };
-  if (sweep) {
-    pool_.run_near(total, body);
-  } else {
-    pool_.run(total, body);
-  }
+  pool_.run_near(total, [&](std::size_t part) {
+    const std::size_t index = cut_of(part), next = std::min(part + 1, total - 1);
+    const Cut &cut = cuts[index], &then = cuts[cut_of(next)];
+    const std::size_t turn = (part - cut.first) / cut.panels;
+    const Product& whole = products[index];
+    const std::size_t t = whole.tokens * turn / cut.turns;
+    Product some = whole;
+    some.x += t;
+    some.y += t;
+    some.bytes = whole.bytes.from(t);
+    some.tokens = whole.tokens * (turn + 1) / cut.turns - t;
+    panel(some, row_of(part, cut), cut.height,
+          products[cut_of(next)].matrix.row(row_of(next, then)));
+  });
 }
 
 void CpuBackend::panel(const Product& product, std::size_t first_row, std::size_t height,

@@ -248,7 +248,7 @@ static const TileTable& tiles_of(const IntFormat& format) {
 // Up to kPanelRows rows, unpacked block by block, with every token.
 static void int_panel(const IntFormat& format, const std::byte* matrix, std::size_t row_bytes,
                       std::size_t row_count, std::size_t width, const QuantizedRow* x,
-                      float* const* y, std::size_t tokens) {
+                      float* const* y, std::size_t tokens, const std::byte* next) {
   const TypeTraits& type = traits(format.type);
   const Unpack unpack = unpack_of(format.type);
   const TileTable& tiles = tiles_of(format);
@@ -262,7 +262,6 @@ static void int_panel(const IntFormat& format, const std::byte* matrix, std::siz
   const std::size_t vectors = (row_count + kLanes - 1) / kLanes;
   for (std::size_t r = 0; r < vectors * kLanes; ++r)
     rows[r] = matrix + std::min(r, row_count - 1) * row_bytes;
-  const std::byte* next = matrix + row_count * row_bytes;
   for (std::size_t at = 0; at < width; at += kBlock) {
     const std::size_t groups = std::min(kBlock, width - at) / 32;
     const std::size_t offset = at / type.block_values * type.block_bytes;
@@ -275,6 +274,8 @@ static void int_panel(const IntFormat& format, const std::byte* matrix, std::siz
     const std::size_t turns = (tokens + kIntTokens - 1) / kIntTokens;
     for (std::size_t turn = 0; turn < turns; ++turn) {
       const std::size_t t = tokens * turn / turns, count = tokens * (turn + 1) / turns - t;
+      for (std::size_t ahead = t + count; ahead < std::min(tokens, t + 2 * count); ++ahead)
+        prefetch_run(reinterpret_cast<const std::byte*>(x[ahead].biased + at), groups * 32);
       for (std::size_t v = 0; v < vectors; v += kTileVectors) {
         const std::size_t height = vectors - v >= kTileVectors ? kTileVectors : 1;
         for (std::size_t i = v; i < std::min(vectors, v + kTileVectors); i += height)
@@ -300,8 +301,10 @@ static void int_gemm(const IntFormat& format, const std::byte* matrix, std::size
   out.resize(tokens);
   for (std::size_t row = 0; row < row_count; row += kPanelRows) {
     for (std::size_t t = 0; t < tokens; ++t) out[t] = y[t] + row;
+    const std::byte* next =
+        row + kPanelRows < row_count ? matrix + (row + kPanelRows) * row_bytes : after;
     int_panel(format, matrix + row * row_bytes, row_bytes, std::min(kPanelRows, row_count - row),
-              width, x, out.data(), tokens);
+              width, x, out.data(), tokens, next);
   }
 }
 
