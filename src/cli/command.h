@@ -27,6 +27,7 @@ void register_chat(CLI::App& app, Invocation& invocation);
 void register_convert(CLI::App& app, Invocation& invocation);
 void register_inspect(CLI::App& app, Invocation& invocation);
 void register_logits(CLI::App& app, Invocation& invocation);
+void register_ple(CLI::App& app, Invocation& invocation);
 void register_run(CLI::App& app, Invocation& invocation);
 void register_serve(CLI::App& app, Invocation& invocation);
 void register_synth(CLI::App& app, Invocation& invocation);

@@ -86,6 +86,7 @@ int parse_and_run(int argc, char** argv) {
   register_inspect(app, invocation);
   register_tokenize(app, invocation);
   register_logits(app, invocation);
+  register_ple(app, invocation);
   register_synth(app, invocation);
   try {
     app.parse(argc, argv);

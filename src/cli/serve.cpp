@@ -18,6 +18,7 @@
 #include "cli/command.h"
 #include "cli/default_model.h"
 #include "cli/version.h"
+#include "cli/table_options.h"
 #include "engine/engine.h"
 #include "server/api.h"
 #include "server/http.h"
@@ -149,6 +150,7 @@ void register_serve(CLI::App& app, Invocation& invocation) {
                   "Shorten an answer's limit to the room in the context instead of refusing it");
   serve->add_flag("--parity", arguments->service.parity,
                   "Pin every default that changes output, for evaluations");
+  add_table_options(*serve, arguments->engine.ngram_table);
   serve->callback(
       [arguments, &invocation] { invocation.run = [arguments] { return run_serve(*arguments); }; });
 }

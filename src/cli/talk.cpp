@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "cli/checks.h"
 #include "cli/default_model.h"
+#include "cli/table_options.h"
 
 namespace strata {
 namespace {
@@ -100,6 +101,7 @@ void add_talk_options(CLI::App& command, TalkArguments& a) {
       ->check(CLI::Validator(whole_number_up_to(INT64_MAX), ""));
   command.add_option("--ctx", a.engine.context, "Tokens of context (default: the model's own)");
   command.add_option("--threads", a.engine.threads, "Threads (default: usable CPUs)");
+  add_table_options(command, a.engine.ngram_table);
 }
 
 Sampling sampling_of(const TalkArguments& a, const EngineFacts& facts) {

@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/storage.h"
-#include "ple/row_reader.h"
 
 namespace strata {
 namespace {
@@ -119,22 +118,6 @@ void warn_of_slow_disk(const File& file, const RowPlaces& places, const ReadQueu
       file.path(), *longest * 1000);
 }
 
-Result<std::shared_ptr<RowTable>> open_reader(FileSystem& files, const GgufModel& model,
-                                              const TensorView& tensor, const RowFormat& format,
-                                              const TableOptions& options) {
-  STRATA_ASSIGN(std::unique_ptr<File> file, files.open(model.paths[tensor.part]));
-  const RowPlaces places{tensor.file_offset, tensor.ne[1], format.row_bytes()};
-  RowReaderOptions reader_options;
-  const Method method = options.mode == TableMode::threads ? Method::threads : Method::ring;
-  STRATA_ASSIGN(reader_options.queue, choose_queue(*file, places, method, options.queue_depth));
-  reader_options.cache_bytes = options.cache_bytes;
-  reader_options.keep_alive_ms = options.keep_alive_ms;
-  reader_options.patience = options.patience;
-  warn_of_slow_disk(*file, places, reader_options.queue);
-  STRATA_ASSIGN(auto reader, RowReader::open(std::move(file), places, reader_options));
-  return std::make_shared<ReaderTable>(std::move(reader), places.rows, format);
-}
-
 Status make_table_resident(const TensorView& tensor) {
   const std::size_t bytes = tensor.data.size();
   if (bytes > physical_memory()) {
@@ -171,11 +154,10 @@ Result<TableMode> table_mode_named(std::string_view name) {
               name);
 }
 
-Result<std::shared_ptr<RowTable>> open_table(FileSystem& files,
-                                             std::shared_ptr<const GgufModel> model,
-                                             const TensorView& tensor,
-                                             const TableOptions& options) {
-  STRATA_ASSIGN(const RowFormat format, RowFormat::of(model->metadata, tensor));
+Result<std::unique_ptr<RowReader>> open_row_reader(FileSystem& files, const GgufModel& model,
+                                                   const TensorView& tensor,
+                                                   const TableOptions& options) {
+  STRATA_ASSIGN(const RowFormat format, RowFormat::of(model.metadata, tensor));
   if (options.queue_depth == 0 || options.queue_depth > kMaxReadDepth ||
       options.cache_bytes > kMaxTableCache) {
     return fail(ErrorCode::invalid_argument,
@@ -183,25 +165,42 @@ Result<std::shared_ptr<RowTable>> open_table(FileSystem& files,
                 "{} and at most {}",
                 options.queue_depth, options.cache_bytes, kMaxReadDepth, kMaxTableCache);
   }
+  STRATA_ASSIGN(std::unique_ptr<File> file, files.open(model.paths[tensor.part]));
+  const RowPlaces places{tensor.file_offset, tensor.ne[1], format.row_bytes()};
+  RowReaderOptions reader_options;
+  const Method method = options.mode == TableMode::threads ? Method::threads : Method::ring;
+  STRATA_ASSIGN(reader_options.queue, choose_queue(*file, places, method, options.queue_depth));
+  reader_options.cache_bytes = options.cache_bytes;
+  reader_options.keep_alive_ms = options.keep_alive_ms;
+  reader_options.patience = options.patience;
+  warn_of_slow_disk(*file, places, reader_options.queue);
+  return RowReader::open(std::move(file), places, reader_options);
+}
+
+Result<std::shared_ptr<RowTable>> open_table(FileSystem& files,
+                                             std::shared_ptr<const GgufModel> model,
+                                             const TensorView& tensor,
+                                             const TableOptions& options) {
   const bool small = tensor.data.size() <= options.cache_bytes;
   const bool map = options.mode == TableMode::mapped || options.mode == TableMode::resident ||
                    (options.mode == TableMode::automatic && small);
-  if (options.mode == TableMode::resident) STRATA_TRY(make_table_resident(tensor));
   if (map) {
-    return open_mapped_table(std::move(model), tensor,
-                             options.mode == TableMode::resident ? "resident" : "mapped");
+    const bool resident = options.mode == TableMode::resident;
+    if (resident) STRATA_TRY(make_table_resident(tensor));
+    return open_mapped_table(std::move(model), tensor, resident ? "resident" : "mapped");
   }
-  auto table = open_reader(files, *model, tensor, format, options);
-  if (!table) {
-    return with_context(std::move(table).error(), fmt::format("n-gram table '{}'", tensor.name));
+  STRATA_ASSIGN(const RowFormat format, RowFormat::of(model->metadata, tensor));
+  auto reader = open_row_reader(files, *model, tensor, options);
+  if (!reader) {
+    return with_context(std::move(reader).error(), fmt::format("n-gram table '{}'", tensor.name));
   }
-  const TableStats stats = (*table)->stats();
+  const TableStats stats = (*reader)->stats();
   log_info(
       "n-gram table: {:.1f} MB read from '{}' by {}, {} reads under way at most, {} rows cached "
       "({:.1f} MB)",
       double(tensor.data.size()) / 1e6, model->paths[tensor.part], stats.how, options.queue_depth,
       stats.cache_rows, double(stats.memory_bytes) / 1e6);
-  return table;
+  return std::make_shared<ReaderTable>(std::move(*reader), tensor.ne[1], format);
 }
 
 }  // namespace strata

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/file.h"
+#include "ple/row_reader.h"
 #include "ple/row_table.h"
 
 namespace strata {
@@ -34,9 +35,14 @@ struct TableOptions {
   std::chrono::milliseconds patience{60'000};  // the longest a request waits for its rows
 };
 
-// `files` is where the model was opened from.
+// `files` is where the model was opened from, here and below.
 Result<std::shared_ptr<RowTable>> open_table(FileSystem& files,
                                              std::shared_ptr<const GgufModel> model,
                                              const TensorView& tensor, const TableOptions& options);
+
+// The reader under a table of mode direct or threads, for measuring and checking it.
+Result<std::unique_ptr<RowReader>> open_row_reader(FileSystem& files, const GgufModel& model,
+                                                   const TensorView& tensor,
+                                                   const TableOptions& options);
 
 }  // namespace strata
