@@ -33,9 +33,9 @@ class ShortMapping final : public Mapping {
 class FaultyQueue final : public ReadQueue {
  public:
   FaultyQueue(std::unique_ptr<ReadQueue> inner, SharedQueuedFaults faults)
-      : inner_(std::move(inner)), faults_(std::move(faults)), due_(inner_->depth()) {}
+      : inner_(std::move(inner)), faults_(std::move(faults)), due_(inner_->slots()) {}
 
-  std::uint32_t depth() const override { return inner_->depth(); }
+  std::uint32_t slots() const override { return inner_->slots(); }
   std::span<std::byte> buffer(std::uint32_t slot) override { return inner_->buffer(slot); }
 
   void start(std::uint32_t slot, std::uint64_t offset, std::uint32_t bytes) override {
@@ -61,6 +61,7 @@ class FaultyQueue final : public ReadQueue {
     return reported_;
   }
 
+  void begin() override { inner_->begin(); }
   void wake() override { inner_->wake(); }
   std::string description() const override { return inner_->description(); }
 

@@ -18,33 +18,35 @@
 
 namespace strata {
 
-Result<ReadBuffers> ReadBuffers::create(std::uint32_t depth, std::size_t slot_bytes) {
-  if (depth == 0 || depth > kMaxReadDepth || slot_bytes == 0 || slot_bytes > kMaxSlotBytes ||
-      slot_bytes % kReadPage != 0) {
-    return fail(ErrorCode::invalid_argument,
-                "a read queue of {} slots of {} bytes; allowed are 1 to {} slots and multiples of "
-                "{} up to {} bytes",
-                depth, slot_bytes, kMaxReadDepth, kReadPage, kMaxSlotBytes);
+Result<ReadBuffers> ReadBuffers::create(const ReadQueueOptions& options) {
+  const std::uint32_t depth = options.depth, slots = options.slots == 0 ? depth : options.slots;
+  const std::size_t bytes = options.slot_bytes;
+  if (depth == 0 || depth > kMaxReadDepth || slots < depth || slots > 2 * depth || bytes == 0 ||
+      bytes > kMaxSlotBytes || bytes % kReadPage != 0) {
+    return fail(
+        ErrorCode::invalid_argument,
+        "a read queue of depth {} with {} slots of {} bytes; allowed are depths of 1 to {}, "
+        "up to two slots for each, and multiples of {} up to {} bytes",
+        depth, slots, bytes, kMaxReadDepth, kReadPage, kMaxSlotBytes);
   }
   ReadBuffers buffers;
-  void* start = ::mmap(nullptr, depth * slot_bytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* start =
+      ::mmap(nullptr, slots * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (start == MAP_FAILED)
-    return fail(ErrorCode::exhausted, "no memory for {} read buffers of {} bytes", depth,
-                slot_bytes);
+    return fail(ErrorCode::exhausted, "no memory for {} read buffers of {} bytes", slots, bytes);
   buffers.start_ = static_cast<std::byte*>(start);
-  buffers.depth_ = depth;
-  buffers.slot_bytes_ = slot_bytes;
+  buffers.slots_ = slots;
+  buffers.slot_bytes_ = bytes;
   return buffers;
 }
 
 ReadBuffers::ReadBuffers(ReadBuffers&& other) noexcept
     : start_(std::exchange(other.start_, nullptr)),
-      depth_(other.depth_),
+      slots_(other.slots_),
       slot_bytes_(other.slot_bytes_) {}
 
 ReadBuffers::~ReadBuffers() {
-  if (start_) ::munmap(start_, depth_ * slot_bytes_);
+  if (start_) ::munmap(start_, slots_ * slot_bytes_);
 }
 
 namespace {
@@ -62,9 +64,9 @@ class ThreadQueue final : public ReadQueue {
   ThreadQueue(Descriptor descriptor, ReadBuffers buffers, bool direct)
       : descriptor_(std::move(descriptor)), buffers_(std::move(buffers)), direct_(direct) {}
 
-  Status run() {
+  Status run(std::uint32_t depth) {
     try {
-      const std::uint32_t count = std::min(buffers_.depth(), kMaxReadThreads);
+      const std::uint32_t count = std::min(depth, kMaxReadThreads);
       for (std::uint32_t i = 0; i < count; ++i) threads_.emplace_back([this] { work(); });
     } catch (const std::system_error& error) {
       if (threads_.empty())
@@ -83,7 +85,7 @@ class ThreadQueue final : public ReadQueue {
     for (std::thread& thread : threads_) thread.join();
   }
 
-  std::uint32_t depth() const override { return buffers_.depth(); }
+  std::uint32_t slots() const override { return buffers_.slots(); }
   std::span<std::byte> buffer(std::uint32_t slot) override { return buffers_.slot(slot); }
 
   void start(std::uint32_t slot, std::uint64_t offset, std::uint32_t bytes) override {
@@ -151,7 +153,7 @@ class PlainQueue final : public ReadQueue {
  public:
   PlainQueue(const File& file, ReadBuffers buffers) : file_(file), buffers_(std::move(buffers)) {}
 
-  std::uint32_t depth() const override { return buffers_.depth(); }
+  std::uint32_t slots() const override { return buffers_.slots(); }
   std::span<std::byte> buffer(std::uint32_t slot) override { return buffers_.slot(slot); }
   void start(std::uint32_t slot, std::uint64_t offset, std::uint32_t bytes) override {
     started_.push_back({slot, offset, bytes});
@@ -191,19 +193,19 @@ class PlainQueue final : public ReadQueue {
 
 Result<std::unique_ptr<ReadQueue>> make_plain_queue(const File& file,
                                                     const ReadQueueOptions& options) {
-  STRATA_ASSIGN(ReadBuffers buffers, ReadBuffers::create(options.depth, options.slot_bytes));
+  STRATA_ASSIGN(ReadBuffers buffers, ReadBuffers::create(options));
   return std::make_unique<PlainQueue>(file, std::move(buffers));
 }
 
 Result<std::unique_ptr<ReadQueue>> make_descriptor_queue(int number, const std::string& path,
                                                          const ReadQueueOptions& options) {
   Descriptor descriptor(number);
-  STRATA_ASSIGN(ReadBuffers buffers, ReadBuffers::create(options.depth, options.slot_bytes));
+  STRATA_ASSIGN(ReadBuffers buffers, ReadBuffers::create(options));
   if (options.method == ReadQueueOptions::Method::ring)
     return make_ring_queue(std::move(descriptor), std::move(buffers), path, options.direct);
   auto queue =
       std::make_unique<ThreadQueue>(std::move(descriptor), std::move(buffers), options.direct);
-  STRATA_TRY(queue->run());
+  STRATA_TRY(queue->run(options.depth));
   return queue;
 }
 

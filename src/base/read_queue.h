@@ -1,6 +1,6 @@
 // Reads of one file that are under way several at a time and end in any order.
 //
-// A queue has `depth` slots with a page-aligned buffer each. A read goes into the buffer of its
+// A queue has slots with a page-aligned buffer each. A read goes into the buffer of its
 // slot and nowhere else, and the buffers live until the queue has ended all its reads: no read can
 // ever write into memory that somebody has given away. A slot is busy from start() until wait() has
 // reported it; its buffer keeps what was read until the slot's next start().
@@ -27,7 +27,8 @@ struct ReadQueueOptions {
   enum class Method { ring, threads };
   Method method = Method::ring;    // io_uring, or threads that call pread
   bool direct = true;              // past the page cache (O_DIRECT)
-  std::uint32_t depth = 64;        // slots, 1..kMaxReadDepth
+  std::uint32_t depth = 64;        // reads under way at most, 1..kMaxReadDepth
+  std::uint32_t slots = 0;         // depth or more, at most twice as many; 0 = depth
   std::size_t slot_bytes = 16384;  // of each buffer, a multiple of kReadPage
 };
 inline constexpr std::uint32_t kMaxReadDepth = 1024;
@@ -42,10 +43,12 @@ class ReadQueue {
   };
 
   virtual ~ReadQueue() = default;  // waits for the reads that are under way
-  virtual std::uint32_t depth() const = 0;
+  virtual std::uint32_t slots() const = 0;
   virtual std::span<std::byte> buffer(std::uint32_t slot) = 0;
-  // A read into a free slot; `bytes` at most slot_bytes. It may be begun only by the next wait().
+  // A read into a free slot, with fewer than `depth` under way; `bytes` at most slot_bytes. It may
+  // be begun only by the next begin() or wait().
   virtual void start(std::uint32_t slot, std::uint64_t offset, std::uint32_t bytes) = 0;
+  virtual void begin() {}
   // Returns what has ended, at least one read unless `timeout` passes or somebody calls wake(); may
   // also return early with nothing. Valid until the next call.
   virtual std::span<const Done> wait(std::chrono::microseconds timeout) = 0;
@@ -59,23 +62,22 @@ class ReadQueue {
 // writes to a page: it holds the page, and nobody else gets it.
 class ReadBuffers {
  public:
-  static Result<ReadBuffers> create(std::uint32_t depth, std::size_t slot_bytes);
+  static Result<ReadBuffers> create(const ReadQueueOptions& options);
   ReadBuffers(ReadBuffers&& other) noexcept;
   ReadBuffers(const ReadBuffers&) = delete;
   ReadBuffers& operator=(const ReadBuffers&) = delete;
   ReadBuffers& operator=(ReadBuffers&&) = delete;
   ~ReadBuffers();
 
-  std::uint32_t depth() const { return depth_; }
+  std::uint32_t slots() const { return slots_; }
   std::span<std::byte> slot(std::uint32_t index) const {
     return {start_ + index * slot_bytes_, slot_bytes_};
   }
-  std::span<std::byte> all() const { return {start_, depth_ * slot_bytes_}; }
 
  private:
   ReadBuffers() = default;
   std::byte* start_ = nullptr;
-  std::uint32_t depth_ = 0;
+  std::uint32_t slots_ = 0;
   std::size_t slot_bytes_ = 0;
 };
 

@@ -30,12 +30,12 @@ class RingQueue final : public ReadQueue {
         waker_(std::move(waker)),
         buffers_(std::move(buffers)),
         direct_(direct) {
-    under_way_.resize(buffers_.depth());
-    done_.reserve(buffers_.depth());
+    under_way_.resize(buffers_.slots());
+    done_.reserve(buffers_.slots());
   }
 
   Status run(const std::string& path) {
-    const auto entries = static_cast<unsigned>(std::bit_ceil(buffers_.depth() + 1));
+    const auto entries = static_cast<unsigned>(std::bit_ceil(buffers_.slots() + 1));
     // One thread submits and waits; completions are worked off when it waits, not by interrupting
     // it. The ring starts disabled because that thread is not this one. Older kernels know less.
     constexpr unsigned kBest = IORING_SETUP_COOP_TASKRUN | IORING_SETUP_SINGLE_ISSUER |
@@ -56,10 +56,10 @@ class RingQueue final : public ReadQueue {
                   errno_text(-status));
     }
     // Pinning the buffers saves work a read; a small limit on locked memory may forbid it.
-    std::vector<iovec> slots;
-    for (std::uint32_t s = 0; s < depth(); ++s)
-      slots.push_back({buffers_.slot(s).data(), buffers_.slot(s).size()});
-    registered_ = io_uring_register_buffers(&ring_, slots.data(), depth()) == 0;
+    std::vector<iovec> places;
+    for (std::uint32_t s = 0; s < slots(); ++s)
+      places.push_back({buffers_.slot(s).data(), buffers_.slot(s).size()});
+    registered_ = io_uring_register_buffers(&ring_, places.data(), slots()) == 0;
     return {};
   }
 
@@ -73,7 +73,7 @@ class RingQueue final : public ReadQueue {
     io_uring_queue_exit(&ring_);
   }
 
-  std::uint32_t depth() const override { return buffers_.depth(); }
+  std::uint32_t slots() const override { return buffers_.slots(); }
   std::span<std::byte> buffer(std::uint32_t slot) override { return buffers_.slot(slot); }
 
   void start(std::uint32_t slot, std::uint64_t offset, std::uint32_t bytes) override {
@@ -94,6 +94,11 @@ class RingQueue final : public ReadQueue {
     io_uring_sqe_set_data64(entry, slot);
   }
 
+  void begin() override {
+    if (!enabled_) enable();
+    if (error_ == 0) check(io_uring_submit(&ring_));
+  }
+
   std::span<const Done> wait(std::chrono::microseconds timeout) override {
     done_.clear();
     if (!enabled_) enable();
@@ -109,7 +114,7 @@ class RingQueue final : public ReadQueue {
       io_uring_cqe_seen(&ring_, entry);
     }
     // A ring that takes no more entries reports nothing either; its slots are never used again.
-    for (std::uint32_t s = 0; error_ != 0 && s < depth(); ++s)
+    for (std::uint32_t s = 0; error_ != 0 && s < slots(); ++s)
       if (under_way_[s]) end(s, -error_);
     return done_;
   }
@@ -150,7 +155,10 @@ class RingQueue final : public ReadQueue {
   void enter(std::chrono::microseconds timeout) {
     __kernel_timespec limit = {timeout.count() / 1'000'000, timeout.count() % 1'000'000 * 1000};
     io_uring_cqe* first = nullptr;
-    const int status = io_uring_submit_and_wait_timeout(&ring_, &first, 1, &limit, nullptr);
+    check(io_uring_submit_and_wait_timeout(&ring_, &first, 1, &limit, nullptr));
+  }
+
+  void check(int status) {
     if (status >= 0 || status == -ETIME || status == -EINTR || status == -EAGAIN ||
         status == -EBUSY)
       return;

@@ -16,8 +16,10 @@
 #include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/default_model.h"
+#include "cli/table_options.h"
 #include "compute/cpu/probe.h"
 #include "engine/benchmark.h"
+#include "tokenizer/tokenizer.h"
 
 namespace strata {
 namespace {
@@ -31,6 +33,7 @@ struct BenchArguments {
   std::uint32_t repetitions = 5;
   std::uint32_t probe_mib = 1024;
   double quiet = 3;  // percent
+  std::string text;
   bool parts = false, csv = false, json = false;
 };
 
@@ -142,6 +145,8 @@ class Bench {
       outcome.rates.push_back(double(a.run.tokens) / a.run.seconds);
       outcome.seconds += a.run.seconds;
       outcome.tokens += a.run.tokens;
+      outcome.ngram.insert(outcome.ngram.end(), a.run.ngram_tables.begin(),
+                           a.run.ngram_tables.end());
       outcome.disturbed += quiet(a) ? 0 : 1;
       outcome.others = std::max(outcome.others, a.others);
       for (std::size_t i = 0; i < kForwardParts; ++i) {
@@ -162,6 +167,12 @@ Result<int> run_bench(BenchArguments& arguments) {
   const std::vector<BenchTest> tests = tests_of(arguments);
   STRATA_ASSIGN(const auto benchmark, Benchmark::open(real_files(), arguments.benchmark));
   STRATA_TRY(check_context(tests, benchmark->network().params));
+  if (!arguments.text.empty()) {
+    STRATA_ASSIGN(const std::string text, real_files().read_text(arguments.text));
+    STRATA_ASSIGN(const Tokenizer tokenizer,
+                  Tokenizer::from_gguf(benchmark->network().file->metadata));
+    benchmark->use_tokens(tokenizer.encode(text, Specials::none));
+  }
   const BenchFormat format = arguments.json  ? BenchFormat::json
                              : arguments.csv ? BenchFormat::csv
                                              : BenchFormat::table;
@@ -215,6 +226,8 @@ void add_options(CLI::App& command, BenchArguments& a) {
                   "Percent of the CPUs that others may have during a run; runs with more are made "
                   "again, up to three times as many as asked (default 3, 100 counts all)")
       ->check(CLI::Validator(number_between(0, 100), ""));
+  command.add_option("--text", a.text, "A file whose tokens are read instead of random ones");
+  add_table_options(command, a.benchmark.ngram_table);
   command.add_flag("--parts", a.parts, "Also time and bytes of each part of the network");
   CLI::Option* json = command.add_flag("--json", a.json, "One JSON object instead of a table");
   command.add_flag("--csv", a.csv, "CSV instead of a table")->excludes(json);

@@ -46,6 +46,30 @@ std::vector<NamedUse> uses_of(const BenchOutcome& o) {
   return uses;
 }
 
+// Sums over the counted runs; of times the middle p50 and the largest p99.
+TableStats ngram_of(const BenchOutcome& o) {
+  TableStats sum;
+  std::vector<double> waits, reads;
+  for (const TableStats& n : o.ngram) {
+    sum.how = n.how;
+    sum.rows += n.rows;
+    sum.requests += n.requests;
+    sum.prefetched += n.prefetched;
+    sum.prefetch_dropped += n.prefetch_dropped;
+    sum.reads += n.reads;
+    sum.read_bytes += n.read_bytes;
+    sum.memory_bytes = n.memory_bytes;
+    waits.push_back(double(n.wait_p50));
+    reads.push_back(double(n.read_p50));
+    sum.read_p99 = std::max(sum.read_p99, n.read_p99);
+    sum.wait_p99 = std::max(sum.wait_p99, n.wait_p99);
+    sum.wait_max = std::max(sum.wait_max, n.wait_max);
+  }
+  sum.wait_p50 = static_cast<std::uint64_t>(spread_of(std::move(waits)).median);
+  sum.read_p50 = static_cast<std::uint64_t>(spread_of(std::move(reads)).median);
+  return sum;
+}
+
 class TableReport final : public BenchReport {
  public:
   TableReport(bool parts, bool probed) : parts_(parts), probed_(probed) {}
@@ -97,6 +121,7 @@ class TableReport final : public BenchReport {
           probes.size(), r.median, r.least, r.most, i.median, i.least, i.most);
     }
     if (parts_) print_parts();
+    print_ngram_rows();
   }
 
  private:
@@ -113,6 +138,26 @@ class TableReport final : public BenchReport {
                    use.cost.bytes / tokens / 1e6, use.cost.bytes / seconds / 1e9,
                    2 * use.cost.macs / seconds / 1e9);
       }
+    }
+  }
+
+  // What the tables' rows cost a window, caches empty at the start of each run.
+  void print_ngram_rows() const {
+    if (outcomes_.empty() || outcomes_.front().ngram.empty()) return;
+    fmt::print(
+        "\nn-gram rows: {}\n| test | a token | cached | asked ahead | exposed wait us p50 | p99 | "
+        "most | a read us p50 | p99 |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | "
+        "---: "
+        "|\n",
+        outcomes_.front().ngram.front().how);
+    for (const BenchOutcome& o : outcomes_) {
+      const TableStats n = ngram_of(o);
+      const double rows = double(std::max<std::uint64_t>(n.rows.requested, 1));
+      fmt::print("| {} | {:.1f} | {:.1f} % | {:.1f} % | {} | {} | {} | {} | {} |\n",
+                 name_of(o.test), double(n.rows.requested) / double(o.tokens),
+                 100 * double(n.rows.cache_hits) / rows,
+                 100 * double(n.rows.prefetched_used) / rows, n.wait_p50, n.wait_p99, n.wait_max,
+                 n.read_p50, n.read_p99);
     }
   }
 
@@ -231,6 +276,25 @@ class JsonReport final : public BenchReport {
                          {"macs_per_token", use.cost.macs / double(o.tokens)}});
       }
       test["parts"] = std::move(parts);
+    }
+    if (!o.ngram.empty()) {
+      const TableStats n = ngram_of(o);
+      test["ngram"] = boost::json::object{{"how", n.how},
+                                          {"rows", n.rows.requested},
+                                          {"cache_hits", n.rows.cache_hits},
+                                          {"joined", n.rows.joined},
+                                          {"prefetched", n.prefetched},
+                                          {"prefetched_used", n.rows.prefetched_used},
+                                          {"prefetch_dropped", n.prefetch_dropped},
+                                          {"reads", n.reads},
+                                          {"read_bytes", n.read_bytes},
+                                          {"read_p50_us", n.read_p50},
+                                          {"read_p99_us", n.read_p99},
+                                          {"wait_seconds", n.rows.wait_seconds},
+                                          {"wait_p50_us", n.wait_p50},
+                                          {"wait_p99_us", n.wait_p99},
+                                          {"wait_max_us", n.wait_max},
+                                          {"memory_bytes", n.memory_bytes}};
     }
     tests_.push_back(std::move(test));
   }

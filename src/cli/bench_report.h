@@ -32,9 +32,10 @@ struct BenchOutcome {
   double seconds = 0;
   std::uint64_t tokens = 0;
   PartUses parts{};
-  std::uint32_t dropped = 0;    // disturbed runs that were made again
-  std::uint32_t disturbed = 0;  // disturbed ones that count for want of better
-  double others = 0;            // largest share of the CPUs that others had in a counted run
+  std::vector<TableStats> ngram;  // of the counted runs; a network with several tables adds several
+  std::uint32_t dropped = 0;      // disturbed runs that were made again
+  std::uint32_t disturbed = 0;    // disturbed ones that count for want of better
+  double others = 0;              // largest share of the CPUs that others had in a counted run
   std::optional<MachineLimits> limits;  // the best of the probes around the test
 
   Cost cost() const;  // of all counted runs

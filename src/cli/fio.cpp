@@ -77,28 +77,19 @@ Result<FioReads> fio_random_reads(const std::string& path, std::uint64_t offset,
   constexpr std::uint64_t kPage = 4096;
   const std::uint64_t first = offset / kPage * kPage;
   const std::uint64_t pages = (offset + size - first) / kPage;
-  std::vector<std::string> arguments = {"fio",
-                                        "--name=reads",
-                                        "--filename=" + fio_name(path),
-                                        "--readonly",
-                                        "--rw=randread",
-                                        "--bs=4k",
-                                        "--direct=1",
-                                        fmt::format("--offset={}", first),
-                                        fmt::format("--size={}", pages * kPage),
-                                        fmt::format("--runtime={}", seconds),
-                                        "--time_based",
-                                        "--norandommap",
-                                        "--randrepeat=0",
-                                        "--output-format=json",
-                                        "--group_reporting",
-                                        "--lat_percentiles=1",
-                                        "--clat_percentiles=0"};
+  std::vector<std::string> arguments = {
+      "fio", "--name=reads", "--filename=" + fio_name(path), "--readonly", "--rw=randread",
+      "--bs=4k", "--direct=1", fmt::format("--offset={}", first),
+      fmt::format("--size={}", pages * kPage), fmt::format("--runtime={}", seconds), "--time_based",
+      "--norandommap", "--randrepeat=0",
+      // Not a process: it would leave this one's session, and
+      // the scheduler shares out the CPUs by session.
+      "--thread", "--output-format=json", "--group_reporting", "--lat_percentiles=1",
+      "--clat_percentiles=0"};
   if (ring) {
     arguments.insert(arguments.end(), {"--ioengine=io_uring", fmt::format("--iodepth={}", depth)});
   } else {
-    arguments.insert(arguments.end(),
-                     {"--ioengine=psync", "--thread", fmt::format("--numjobs={}", depth)});
+    arguments.insert(arguments.end(), {"--ioengine=psync", fmt::format("--numjobs={}", depth)});
   }
   STRATA_ASSIGN(const Output output, run_program(arguments));
   if (output.code != 0)

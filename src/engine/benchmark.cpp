@@ -10,7 +10,9 @@ namespace strata {
 
 Result<std::unique_ptr<Benchmark>> Benchmark::open(FileSystem& files,
                                                    const BenchmarkOptions& options) {
-  STRATA_ASSIGN(Network network, open_network(files, options.model_path));
+  LoadOptions load;
+  load.table = options.ngram_table;
+  STRATA_ASSIGN(Network network, open_network(files, options.model_path, load));
   STRATA_ASSIGN(auto backend, make_cpu_backend(network.shape(), options.threads, options.isa));
   const std::uint32_t chunk = options.chunk == 0 ? EngineOptions().prompt_chunk : options.chunk;
   std::unique_ptr<Benchmark> benchmark(
@@ -40,8 +42,21 @@ Status Benchmark::measure_cells() {
   return {};
 }
 
-std::int32_t Benchmark::random_token() {
+std::int32_t Benchmark::next_token() {
+  if (!ids_.empty()) return ids_[next_id_++ % ids_.size()];
   return static_cast<std::int32_t>(random_() % network_.embedding.rows);
+}
+
+void Benchmark::reset_tables() const {
+  for (const Block& block : network_.blocks)
+    if (block.ngram) block.ngram_table->reset();
+}
+
+std::vector<TableStats> Benchmark::table_stats() const {
+  std::vector<TableStats> stats;
+  for (const Block& block : network_.blocks)
+    if (block.ngram) stats.push_back(block.ngram_table->stats());
+  return stats;
 }
 
 Status Benchmark::check_file() const {
@@ -51,15 +66,18 @@ Status Benchmark::check_file() const {
 }
 
 Status Benchmark::read_tokens(Sequence& sequence, std::uint32_t tokens, bool logits) {
-  for (std::uint32_t done = 0; done < tokens;) {
-    tokens_.resize(std::min(chunk_, tokens - done));
-    std::generate(tokens_.begin(), tokens_.end(), [&] { return random_token(); });
-    done += static_cast<std::uint32_t>(tokens_.size());
-    const Forward::Rows rows{&sequence, tokens_};
-    const auto last = static_cast<std::uint32_t>(tokens_.size() - 1);
-    const bool wanted = logits && done == tokens;
+  tokens_.resize(tokens);
+  std::generate(tokens_.begin(), tokens_.end(), [&] { return next_token(); });
+  std::span<const std::int32_t> rest = tokens_;
+  while (!rest.empty()) {
+    const std::size_t now = std::min<std::size_t>(chunk_, rest.size());
+    forward_.prefetch(sequence, rest.first(std::min(now + chunk_, rest.size())), now);
+    const Forward::Rows rows{&sequence, rest.first(now)};
+    const auto last = static_cast<std::uint32_t>(now - 1);
+    const bool wanted = logits && now == rest.size();
     logits_.resize(wanted ? network_.head.rows : 0);
     STRATA_TRY(forward_.read({&rows, 1}, {&last, wanted ? 1u : 0u}, logits_));
+    rest = rest.subspan(now);
   }
   return check_file();
 }
@@ -80,9 +98,10 @@ Status Benchmark::warm_up() {
 Result<BenchmarkRun> Benchmark::read_prompt(std::uint32_t tokens) {
   STRATA_ASSIGN(Sequence sequence, forward_.new_sequence());
   backend_.take();
+  reset_tables();
   const double start = monotonic_seconds();
   STRATA_TRY(read_tokens(sequence, tokens, true));
-  return BenchmarkRun{monotonic_seconds() - start, tokens, backend_.take()};
+  return BenchmarkRun{monotonic_seconds() - start, tokens, backend_.take(), table_stats()};
 }
 
 Status Benchmark::prepare(std::uint32_t depth) {
@@ -111,12 +130,14 @@ Result<BenchmarkRun> Benchmark::decode(std::uint32_t tokens, std::uint32_t seque
     rows.push_back(s);
   }
   backend_.take();
+  reset_tables();
   const double start = monotonic_seconds();
   for (std::uint32_t t = 0; t < tokens; ++t) {
-    std::generate(tokens_.begin(), tokens_.end(), [&] { return random_token(); });
+    std::generate(tokens_.begin(), tokens_.end(), [&] { return next_token(); });
     STRATA_TRY(forward_.read(window, rows, logits_));
   }
-  BenchmarkRun run{monotonic_seconds() - start, std::uint64_t{tokens} * sequences, backend_.take()};
+  BenchmarkRun run{monotonic_seconds() - start, std::uint64_t{tokens} * sequences, backend_.take(),
+                   table_stats()};
   STRATA_TRY(check_file());
   return run;
 }

@@ -22,6 +22,7 @@ struct BenchmarkOptions {
   std::uint32_t threads = 0;  // 0 = usable CPUs
   std::uint32_t chunk = 0;    // tokens of a prompt window; 0 = the engine's default
   std::string isa = {};       // of the kernels; empty = the best
+  TableOptions ngram_table = {};
 };
 
 // One timed run.
@@ -29,6 +30,7 @@ struct BenchmarkRun {
   double seconds = 0;
   std::uint64_t tokens = 0;  // of all sequences
   PartUses parts{};
+  std::vector<TableStats> ngram_tables;  // of this run, begun with empty caches
 };
 
 // Belongs to one thread.
@@ -42,6 +44,8 @@ class Benchmark {
   std::uint32_t threads() const { return backend_.threads(); }
   std::string isa() const { return backend_.isa(); }
   std::uint32_t chunk() const { return chunk_; }
+  // Reads these, again and again, instead of random tokens; all inside the vocabulary.
+  void use_tokens(std::vector<std::int32_t> ids) { ids_ = std::move(ids); }
 
   // Touches every page of the weights but those of the n-gram tables, so that the first run does
   // not pay for the mapping; then reads a few tokens.
@@ -62,7 +66,9 @@ class Benchmark {
 
   Status measure_cells();
   Status read_tokens(Sequence& sequence, std::uint32_t tokens, bool logits);
-  std::int32_t random_token();
+  std::int32_t next_token();
+  void reset_tables() const;
+  std::vector<TableStats> table_stats() const;
   Status check_file() const;
 
   LostPagesWatch watch_;
@@ -71,6 +77,8 @@ class Benchmark {
   Forward forward_;
   std::uint32_t chunk_;
   std::mt19937 random_{1};
+  std::vector<std::int32_t> ids_;
+  std::size_t next_id_ = 0;
   std::uint32_t depth_ = 0;
   Bytes context_;  // a saved sequence of depth_ tokens; empty for none
   std::vector<std::int32_t> tokens_;

@@ -21,6 +21,7 @@
 namespace strata {
 namespace {
 
+constexpr std::size_t kBurst = 4;              // reads handed over at a time
 constexpr std::uint32_t kMaxAttempts = 4;      // of a read that ends early without any progress
 constexpr double kKeepAliveSeconds = 60;       // after the last request
 constexpr std::chrono::hours kNothingToDo{1};  // then the loop looks up once
@@ -88,6 +89,7 @@ struct RowReader::Shared {
   // Of the loop alone.
   std::vector<std::shared_ptr<PageRead>> by_slot;
   std::vector<std::uint32_t> free_slots;
+  std::uint32_t under_way = 0;
   std::thread thread;
 
   std::uint64_t place_of(std::uint64_t row) const { return places.offset + row * places.row_bytes; }
@@ -102,6 +104,7 @@ struct RowReader::Shared {
 
   // The loop's side; all with the mutex held.
   void work();
+  void begin(std::span<const std::uint32_t> slots, bool now);  // without the mutex
   std::shared_ptr<PageRead> next_read();
   bool wanted(PageRead& read);
   std::shared_ptr<PageRead> keep_alive(double now);
@@ -331,30 +334,39 @@ void RowReader::Shared::wake() {
 
 void RowReader::Shared::work() {
   std::unique_lock lock(mutex);
+  std::span<const ReadQueue::Done> done;  // ended, and not delivered yet
   std::vector<std::uint32_t> begun;
+  begun.reserve(by_slot.size());
   while (!closing) {
-    double now = monotonic_seconds();
+    // The disk first: the next reads are begun in free slots before those that ended are delivered.
+    const double now = monotonic_seconds();
     begun.clear();
-    while (!free_slots.empty()) {
+    while (under_way < options.queue.depth && !free_slots.empty()) {
       std::shared_ptr<PageRead> read = next_read();
-      if (!read) read = keep_alive(now);
+      if (!read && done.empty()) read = keep_alive(now);
       if (!read) break;
       read->started = last_read = now;
       begun.push_back(free_slots.back());
       by_slot[free_slots.back()] = std::move(read);
       free_slots.pop_back();
+      ++under_way;
     }
+    if (!begun.empty()) {
+      lock.unlock();
+      begin(begun, done.size() >= kBurst);
+      lock.lock();
+    }
+    for (const ReadQueue::Done& read : done) end(read.slot, read.result);
+    done = {};
+    if (closing || (under_way < options.queue.depth && !(urgent.empty() && ahead.empty())))
+      continue;
     const auto timeout = time_left(now);
     asleep = true;
     lock.unlock();
-    for (const std::uint32_t slot : begun) {
-      const PageRead& read = *by_slot[slot];
-      queue->start(slot, read.offset, static_cast<std::uint32_t>(read.end - read.offset));
-    }
-    const std::span<const ReadQueue::Done> done = queue->wait(timeout);
+    done = queue->wait(timeout);
     lock.lock();
     asleep = false;
-    for (const ReadQueue::Done& read : done) end(read.slot, read.result);
+    under_way -= static_cast<std::uint32_t>(done.size());
   }
   const Error closed{ErrorCode::unavailable,
                      fmt::format("the n-gram table '{}' was closed", file->path())};
@@ -364,6 +376,17 @@ void RowReader::Shared::work() {
   std::unique_ptr<ReadQueue> last = std::move(queue);
   lock.unlock();
   last.reset();  // waits for the reads under way
+}
+
+// In small groups, so that the disk works on the first while the last are still being handed over.
+// The last group is left to the next wait() unless that has to come `now`.
+void RowReader::Shared::begin(std::span<const std::uint32_t> slots, bool now) {
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    const PageRead& read = *by_slot[slots[i]];
+    queue->start(slots[i], read.offset, static_cast<std::uint32_t>(read.end - read.offset));
+    if ((i + 1) % kBurst == 0 && i + 1 < slots.size()) queue->begin();
+  }
+  if (now) queue->begin();
 }
 
 std::shared_ptr<PageRead> RowReader::Shared::next_read() {
@@ -397,7 +420,7 @@ bool RowReader::Shared::wanted(PageRead& read) {
 
 // A read for its own sake when the disk has been silent for too long; null when there is no need.
 std::shared_ptr<PageRead> RowReader::Shared::keep_alive(double now) {
-  if (options.keep_alive_ms == 0 || free_slots.size() < by_slot.size()) return nullptr;
+  if (options.keep_alive_ms == 0 || under_way > 0) return nullptr;
   if (last_request == 0 || now - last_request > kKeepAliveSeconds) return nullptr;
   if ((now - last_read) * 1000 < options.keep_alive_ms) return nullptr;
   auto read = std::make_shared<PageRead>();
@@ -409,7 +432,7 @@ std::shared_ptr<PageRead> RowReader::Shared::keep_alive(double now) {
 
 std::chrono::microseconds RowReader::Shared::time_left(double now) const {
   if (options.keep_alive_ms == 0 || last_request == 0 || now - last_request > kKeepAliveSeconds ||
-      free_slots.size() < by_slot.size())
+      under_way > 0)
     return kNothingToDo;
   const double left = last_read + options.keep_alive_ms / 1000.0 - now;
   return std::chrono::microseconds(std::max<std::uint64_t>(microseconds(left), 1000));
@@ -511,16 +534,17 @@ Result<std::unique_ptr<RowReader>> RowReader::open(std::unique_ptr<File> file,
   // A row may begin at the last byte of a page.
   std::size_t& slot_bytes = shared->options.queue.slot_bytes;
   slot_bytes = std::max(slot_bytes, (places.row_bytes + 2 * kReadPage - 2) / kReadPage * kReadPage);
+  shared->options.queue.slots = 2 * shared->options.queue.depth;
   STRATA_ASSIGN(shared->queue, file->queue_reads(shared->options.queue));
   shared->file = std::move(file);
-  const std::uint32_t depth = shared->queue->depth();
-  shared->buffer_bytes = depth * slot_bytes;
+  const std::uint32_t slots = shared->queue->slots();
+  shared->buffer_bytes = slots * slot_bytes;
   const std::uint64_t budget =
       options.cache_bytes - std::min<std::uint64_t>(options.cache_bytes, shared->buffer_bytes);
   STRATA_ASSIGN(shared->cache, RowCache::create(budget, places.row_bytes));
   shared->how = shared->queue->description();
-  shared->by_slot.resize(depth);
-  for (std::uint32_t slot = depth; slot > 0; --slot) shared->free_slots.push_back(slot - 1);
+  shared->by_slot.resize(slots);
+  for (std::uint32_t slot = slots; slot > 0; --slot) shared->free_slots.push_back(slot - 1);
   try {
     shared->thread = std::thread([reader = shared.get()] { reader->work(); });
   } catch (const std::system_error& error) {

@@ -49,7 +49,7 @@ class ReadQueues : public testing::Test {
     const std::uint64_t pages = content_.size() / kReadPage + 1;
     std::map<std::uint32_t, std::uint64_t> page_of;
     std::uint64_t next = 0, seen = 0;
-    for (std::uint32_t slot = 0; slot < queue.depth() && next < pages; ++slot, ++next) {
+    for (std::uint32_t slot = 0; slot < queue.slots() && next < pages; ++slot, ++next) {
       page_of[slot] = next;
       queue.start(slot, next * kReadPage, kReadPage);
     }
@@ -80,7 +80,7 @@ TEST_F(ReadQueues, GiveTheFilesBytes) {
     for (const Method method : {Method::ring, Method::threads}) {
       for (const bool direct : {true, false}) {
         const auto file = open(real_files());
-        const auto queue = file->queue_reads({method, direct, depth, kReadPage});
+        const auto queue = file->queue_reads({method, direct, depth, 0, kReadPage});
         if (!queue && queue.error().code == ErrorCode::unsupported) continue;
         ASSERT_TRUE(queue) << queue.error().message;
         SCOPED_TRACE((*queue)->description());
@@ -88,7 +88,7 @@ TEST_F(ReadQueues, GiveTheFilesBytes) {
       }
     }
     const auto file = open(memory_);
-    const auto queue = file->queue_reads({Method::ring, true, depth, kReadPage});
+    const auto queue = file->queue_reads({Method::ring, true, depth, 0, kReadPage});
     ASSERT_TRUE(queue);
     expect_whole(**queue);
   }
@@ -97,7 +97,7 @@ TEST_F(ReadQueues, GiveTheFilesBytes) {
 TEST_F(ReadQueues, ReportErrnoAndTheEndOfTheFile) {
   for (const Method method : {Method::ring, Method::threads}) {
     const auto file = open(real_files());
-    const auto queue = file->queue_reads({method, false, 2, kReadPage});
+    const auto queue = file->queue_reads({method, false, 2, 0, kReadPage});
     if (!queue) continue;
     (*queue)->start(0, 1ull << 40, kReadPage);
     const auto behind = (*queue)->wait(10s);
@@ -117,7 +117,7 @@ TEST_F(ReadQueues, WakeEndsAWaitAndTimeoutsPass) {
   for (FileSystem* system : {static_cast<FileSystem*>(&memory_), &real_files()}) {
     for (const Method method : {Method::ring, Method::threads}) {
       files.push_back(open(*system));
-      auto queue = files.back()->queue_reads({method, false, 4, kReadPage});
+      auto queue = files.back()->queue_reads({method, false, 4, 0, kReadPage});
       if (queue) queues.push_back(std::move(*queue));
     }
   }
@@ -144,7 +144,7 @@ TEST_F(ReadQueues, WakeEndsAWaitAndTimeoutsPass) {
 TEST_F(ReadQueues, EndWithReadsUnderWay) {
   for (const Method method : {Method::ring, Method::threads}) {
     const auto file = open(real_files());
-    auto queue = file->queue_reads({method, false, 32, kReadPage});
+    auto queue = file->queue_reads({method, false, 32, 0, kReadPage});
     if (!queue) continue;
     for (std::uint32_t slot = 0; slot < 32; ++slot)
       (*queue)->start(slot, slot * kReadPage, kReadPage);
@@ -161,10 +161,13 @@ TEST_F(ReadQueues, RefuseImpossibleSizes) {
            {1, 0},
            {1, 100},
            {1, kMaxSlotBytes + kReadPage}}) {
-    const auto queue = file->queue_reads({Method::ring, true, depth, bytes});
+    const auto queue = file->queue_reads({Method::ring, true, depth, 0, bytes});
     ASSERT_FALSE(queue);
     EXPECT_EQ(queue.error().code, ErrorCode::invalid_argument);
   }
+  EXPECT_FALSE(file->queue_reads({Method::ring, true, 4, 3, kReadPage}));
+  EXPECT_FALSE(file->queue_reads({Method::ring, true, 4, 9, kReadPage}));
+  EXPECT_EQ((*file->queue_reads({Method::ring, true, 4, 8, kReadPage}))->slots(), 8u);
 }
 
 TEST_F(ReadQueues, AFileThatWasReplacedIsNotAnother) {
@@ -172,7 +175,7 @@ TEST_F(ReadQueues, AFileThatWasReplacedIsNotAnother) {
   ASSERT_TRUE(real_files().rename(path_, path_ + ".old"));
   auto out = real_files().create(path_);
   ASSERT_TRUE(out && (*out)->finish());
-  const auto queue = file->queue_reads({Method::threads, false, 1, kReadPage});
+  const auto queue = file->queue_reads({Method::threads, false, 1, 0, kReadPage});
   ASSERT_FALSE(queue);
   EXPECT_THAT(queue.error().message, testing::HasSubstr("was replaced"));
 }
@@ -194,7 +197,7 @@ TEST_F(ReadQueues, FaultsChangeReads) {
         }
       });
   const auto file = open(files);
-  const auto queue = file->queue_reads({Method::ring, true, 4, kReadPage});
+  const auto queue = file->queue_reads({Method::ring, true, 4, 0, kReadPage});
   ASSERT_TRUE(queue);
   for (std::uint32_t slot = 0; slot < 4; ++slot) (*queue)->start(slot, slot * kReadPage, kReadPage);
   std::vector<std::uint32_t> order;

@@ -58,7 +58,7 @@ std::unique_ptr<RowReader> open(FileSystem& files, const Table& table,
 RowReaderOptions options_of(std::uint32_t depth, std::uint64_t cache = 0) {
   RowReaderOptions options;
   options.queue.depth = depth;
-  options.cache_bytes = cache == 0 ? 0 : cache + depth * options.queue.slot_bytes;
+  options.cache_bytes = cache == 0 ? 0 : cache + 2 * depth * options.queue.slot_bytes;
   return options;
 }
 
