@@ -109,7 +109,16 @@ void CpuBackend::delta_head(const DeltaNetWeights& weights, const Part& part, st
     const float decay = exp(weights.a[head] * softplus(alpha + weights.dt_bias[head]));
     scratch.steps[i] = {q, q + queries, v, decay, sigmoid(beta), scratch.o.data() + i * stride};
   }
-  kernels_.delta_steps(state, s.key_dim, stride, scratch.steps.data(), part.rows);
+  // The state lies slice by slice of columns, each of which fits the first cache.
+  for (std::size_t column = 0; column < stride; column += kDeltaSlice) {
+    const std::size_t width = std::min(kDeltaSlice, stride - column);
+    kernels_.delta_steps(state + column * s.key_dim, s.key_dim, width, scratch.steps.data(),
+                         part.rows);
+    for (DeltaStep& step : scratch.steps) {
+      step.v += width;
+      step.out += width;
+    }
+  }
   for (std::size_t i = 0; i < part.rows; ++i) {
     const std::size_t r = part.first_row + i;
     float* normed = scratch.normed.data();

@@ -424,23 +424,29 @@ static void convolve(const float* taps, std::size_t kernel, const float* const* 
 // One step on `Vectors` vectors of columns.
 template <std::size_t Vectors>
 STRATA_INLINE void delta_columns(float* state, std::size_t key_dim, std::size_t stride,
-                                 const DeltaStep& step, std::size_t column) {
+                                 const DeltaStep step, std::size_t column) {
   Lanes predicted[Vectors], delta[Vectors], sum[Vectors];
   for (std::size_t v = 0; v < Vectors; ++v) predicted[v] = sum[v] = all(0.0f);
   float* const columns = state + column;
-  for (std::size_t i = 0; i < key_dim; ++i)
+  const Lanes decay = all(step.decay);
+  for (std::size_t i = 0; i < key_dim; ++i) {
+    const Lanes k = all(step.k[i]);
     for (std::size_t v = 0; v < Vectors; ++v)
-      predicted[v] = fma_lanes(load(columns + i * stride + v * kLanes) * all(step.decay),
-                               all(step.k[i]), predicted[v]);
+      predicted[v] = fma_lanes(load(columns + i * stride + v * kLanes) * decay, k, predicted[v]);
+  }
   for (std::size_t v = 0; v < Vectors; ++v)
     delta[v] = (load(step.v + column + v * kLanes) - predicted[v]) * all(step.beta);
-  for (std::size_t i = 0; i < key_dim; ++i)
+  for (std::size_t i = 0; i < key_dim; ++i) {
+    // Read before the state is written: the compiler cannot know that they do not overlap.
+    const Lanes k = all(step.k[i]), q = all(step.q[i]);
+    Lanes s[Vectors];
+    for (std::size_t v = 0; v < Vectors; ++v)
+      s[v] = fma_lanes(k, delta[v], load(columns + i * stride + v * kLanes) * decay);
     for (std::size_t v = 0; v < Vectors; ++v) {
-      float* at = columns + i * stride + v * kLanes;
-      const Lanes s = fma_lanes(all(step.k[i]), delta[v], load(at) * all(step.decay));
-      store(at, s);
-      sum[v] = fma_lanes(s, all(step.q[i]), sum[v]);
+      store(columns + i * stride + v * kLanes, s[v]);
+      sum[v] = fma_lanes(s[v], q, sum[v]);
     }
+  }
   for (std::size_t v = 0; v < Vectors; ++v) store(step.out + column + v * kLanes, sum[v]);
 }
 

@@ -10,6 +10,7 @@
 namespace strata::cpu {
 
 constexpr std::size_t kPageRows = 256;
+constexpr std::size_t kDeltaSlice = 64;  // columns of a delta net's state that lie together
 
 // Rows of fixed width that only grow; pages keep their address.
 class PagedRows {
@@ -41,8 +42,9 @@ struct RowRing {
 
 struct LayerState {
   // delta net
-  RowRing conv;              // [conv_kernel - 1 x channels]
-  std::vector<float> delta;  // [value_heads x key_dim x padded(value_dim)]
+  RowRing conv;  // [conv_kernel - 1 x channels]
+  // [value_heads x slices of padded(value_dim) x key_dim x columns of the slice]
+  std::vector<float> delta;
   // attention
   PagedRows keys, values;  // [cells x kv_heads * head_dim], keys after norm and rope
   PagedRows block_keys;    // [complete blocks x indexer_dim], pooled, normed and rotated
