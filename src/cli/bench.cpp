@@ -34,6 +34,7 @@ struct BenchArguments {
   std::uint32_t probe_mib = 1024;
   double quiet = 3;  // percent
   std::string text;
+  std::string weights = "auto";
   bool parts = false, csv = false, json = false;
 };
 
@@ -122,9 +123,10 @@ class Bench {
     while (good < arguments_.repetitions && attempts.size() < most) {
       say(fmt::format("{}: run {} of {}", name_of(test), good + 1, arguments_.repetitions));
       const CpuWatch watch(real_files());
-      STRATA_ASSIGN(BenchmarkRun run, test.prompt ? benchmark_.read_prompt(test.tokens)
-                                                  : benchmark_.decode(test.tokens, test.batch));
-      attempts.push_back({std::move(run), watch.others_share().value_or(0)});
+      STRATA_ASSIGN(const BenchmarkRun run, test.prompt
+                                                ? benchmark_.read_prompt(test.tokens)
+                                                : benchmark_.decode(test.tokens, test.batch));
+      attempts.push_back({run, watch.others_share().value_or(0)});
       good += quiet(attempts.back()) ? 1 : 0;
     }
     return attempts;
@@ -164,6 +166,7 @@ class Bench {
 
 Result<int> run_bench(BenchArguments& arguments) {
   STRATA_ASSIGN(arguments.benchmark.model_path, model_or_default(arguments.benchmark.model_path));
+  STRATA_ASSIGN(arguments.benchmark.residence, residence_from(arguments.weights));
   const std::vector<BenchTest> tests = tests_of(arguments);
   STRATA_ASSIGN(const auto benchmark, Benchmark::open(real_files(), arguments.benchmark));
   STRATA_TRY(check_context(tests, benchmark->network().params));
@@ -213,6 +216,12 @@ void add_options(CLI::App& command, BenchArguments& a) {
   command.add_option("--threads", a.benchmark.threads, "Threads (default: usable CPUs)");
   command.add_option("--isa", a.benchmark.isa,
                      "Instruction set of the kernels (default: the best)");
+  command
+      .add_option(
+          "--weights", a.weights,
+          "Where they lie: in memory (ram), in the mapped file (map), or in memory if there "
+          "is room (auto, the default)")
+      ->check(CLI::IsMember({"auto", "ram", "map"}));
   command
       .add_option("--chunk", a.benchmark.chunk,
                   "Prompt tokens a window (default: what the engine takes)")

@@ -12,6 +12,7 @@ Result<std::unique_ptr<Benchmark>> Benchmark::open(FileSystem& files,
                                                    const BenchmarkOptions& options) {
   LoadOptions load;
   load.table = options.ngram_table;
+  load.residence = options.residence;
   STRATA_ASSIGN(Network network, open_network(files, options.model_path, load));
   STRATA_ASSIGN(auto backend, make_cpu_backend(network.shape(), options.threads, options.isa));
   const std::uint32_t chunk = options.chunk == 0 ? EngineOptions().prompt_chunk : options.chunk;

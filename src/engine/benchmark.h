@@ -21,8 +21,9 @@ struct BenchmarkOptions {
   std::string model_path;
   std::uint32_t threads = 0;  // 0 = usable CPUs
   std::uint32_t chunk = 0;    // tokens of a prompt window; 0 = the engine's default
-  std::string isa = {};       // of the kernels; empty = the best
+  std::string isa;            // of the kernels; empty = the best
   TableOptions ngram_table = {};
+  Residence residence = Residence::automatic;  // of the weights
 };
 
 // One timed run.

@@ -35,7 +35,8 @@ double TimedBackend::cell_bytes(const AttentionShape& shape) const {
     const std::uint64_t cells = part.before + part.rows;
     const std::uint64_t attended = part.rows == 1 ? attended_cells(shape, cells) : cells;
     values += 2.0 * double(attended) * shape.kv_heads * shape.head_dim;
-    if (shape.block > 0) values += double(cells / shape.block) * shape.indexer_dim;
+    const std::uint64_t blocks = shape.block > 0 ? cells / shape.block : 0;
+    values += double(blocks) * shape.indexer_dim;
   }
   return values * cell_value_bytes_;
 }

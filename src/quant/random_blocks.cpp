@@ -2,8 +2,8 @@
 
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
-#include <optional>
 #include <vector>
 
 #include "quant/blocks.h"
@@ -29,11 +29,13 @@ float normal(std::uint64_t word) {
   return static_cast<float>(sum) * (1.7320508f / 65536.0f);
 }
 
+constexpr std::size_t kNone = SIZE_MAX;
+
 // Where a block keeps its scale, and a second one that takes the mean away.
 struct ScalePlaces {
   TensorType type;
   std::size_t scale;
-  std::optional<std::size_t> offset = {};
+  std::size_t offset = kNone;
   float ratio = 0;  // second to first: the mean of the codes, with the sign the format gives it
 };
 
@@ -83,8 +85,8 @@ void set_iq1_m_scale(Byte* block, std::uint16_t half) {
 void set_scale(TensorType type, const ScalePlaces* places, Byte* block, float scale) {
   if (type == TensorType::IQ1_M) return set_iq1_m_scale(block, float_to_half(scale));
   quant::store_u16(block + places->scale, float_to_half(scale));
-  if (places->offset)
-    quant::store_u16(block + *places->offset, float_to_half(scale * places->ratio));
+  if (places->offset != kNone)
+    quant::store_u16(block + places->offset, float_to_half(scale * places->ratio));
 }
 
 bool is_plain(TensorType type) {

@@ -25,7 +25,10 @@ class BenchmarkTest : public testing::Test {
   void SetUp() override {
     model_ = test::convert({test::golden_dir() + "/tiny-a"});  // it has no tokenizer
     ASSERT_NE(model_, nullptr);
-    auto opened = Benchmark::open(model_->files, {.model_path = "model.gguf", .chunk = 16});
+    BenchmarkOptions options;
+    options.model_path = "model.gguf";
+    options.chunk = 16;
+    auto opened = Benchmark::open(model_->files, options);
     ASSERT_TRUE(opened) << opened.error().message;
     benchmark_ = std::move(*opened);
     ASSERT_TRUE(benchmark_->warm_up());
@@ -118,10 +121,14 @@ TEST_F(BenchmarkTest, timing_changes_no_bit) {
 }
 
 TEST_F(BenchmarkTest, what_cannot_be_opened_is_said) {
-  const auto missing = Benchmark::open(model_->files, {.model_path = "none.gguf"});
+  BenchmarkOptions options;
+  options.model_path = "none.gguf";
+  const auto missing = Benchmark::open(model_->files, options);
   ASSERT_FALSE(missing);
   EXPECT_NE(missing.error().message.find("none.gguf"), std::string::npos);
-  EXPECT_FALSE(Benchmark::open(model_->files, {.model_path = "model.gguf", .isa = "mmx"}));
+  options.model_path = "model.gguf";
+  options.isa = "mmx";
+  EXPECT_FALSE(Benchmark::open(model_->files, options));
 }
 
 }  // namespace
