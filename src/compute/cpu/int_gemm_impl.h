@@ -308,6 +308,27 @@ static void int_gemm(const IntFormat& format, const std::byte* matrix, std::size
   }
 }
 
+// Of lanes that are not negative and are numbers.
+STRATA_INLINE float largest_of(const Lanes& v) {
+#if defined(STRATA_AVX512)
+  return _mm512_reduce_max_ps((__m512)v);
+#else
+  float lanes[kLanes], top = 0.0f;
+  store(lanes, v);
+  for (const float l : lanes) top = std::max(top, l);
+  return top;
+#endif
+}
+STRATA_INLINE std::int32_t sum_of(const IntLanes& v) {
+#if defined(STRATA_AVX512)
+  return _mm512_reduce_add_epi32((__m512i)v);
+#else
+  std::int32_t sum = 0;
+  for (std::size_t i = 0; i < kLanes; ++i) sum += v[i];
+  return sum;
+#endif
+}
+
 // Bytes, a scale for each `unit` values (largest magnitude / 127; 32 or 256) and the sums of
 // each 16. A value that is no number makes its unit's scale NaN.
 static void quantize_row(const float* x, std::size_t n, std::size_t unit,
@@ -322,9 +343,7 @@ static void quantize_row(const float* x, std::size_t n, std::size_t unit,
       largest = magnitude > largest ? magnitude : largest;
       poison = fma_lanes(v, all(0.0f), poison);
     });
-    float lanes[kLanes], top = 0.0f;
-    store(lanes, largest);
-    for (const float l : lanes) top = std::max(top, l);
+    const float top = largest_of(largest);
     into.scales[at / unit] = top / 127.0f + sum_lanes(poison);
     const float inverse = top > 0.0f ? 127.0f / top : 0.0f;
     for (std::size_t i = 0; i < unit; i += kLanes) {
@@ -336,9 +355,7 @@ static void quantize_row(const float* x, std::size_t n, std::size_t unit,
       const ByteLanes biased = __builtin_convertvector(whole + 128, ByteLanes);
       std::memcpy(into.values + at + i, &bytes, sizeof bytes);
       std::memcpy(into.biased + at + i, &biased, sizeof biased);
-      std::int32_t sum = 0;
-      for (std::size_t j = 0; j < kLanes; ++j) sum += whole[j];
-      into.sums16[(at + i) / 16] = static_cast<std::int16_t>(sum);
+      into.sums16[(at + i) / 16] = static_cast<std::int16_t>(sum_of(whole));
     }
   }
   for (std::size_t g = 0; g < padded / 32; ++g) {

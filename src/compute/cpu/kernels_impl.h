@@ -106,38 +106,50 @@ STRATA_INLINE void store_run(float* p, const Lanes& v, std::size_t count) {
 
 constexpr std::size_t kVectors = kPanelRows / kLanes;
 
-// `Tokens` tokens against a whole panel, accumulators in registers.
-template <std::size_t Tokens>
+// `Tokens` tokens against some vectors of a panel, accumulators in registers.
+template <std::size_t Vectors, std::size_t Tokens>
 STRATA_INLINE void gemm_tile(const float* panel, std::size_t depth, const float* const* x,
                              float* const* y, std::size_t rows, bool first) {
-  Lanes sum[Tokens][kVectors];
+  Lanes sum[Tokens][Vectors];
   for (std::size_t t = 0; t < Tokens; ++t)
-    for (std::size_t v = 0; v < kVectors; ++v) sum[t][v] = all(0.0f);
+    for (std::size_t v = 0; v < Vectors; ++v) sum[t][v] = all(0.0f);
   for (std::size_t k = 0; k < depth; ++k) {
-    Lanes w[kVectors];
-    for (std::size_t v = 0; v < kVectors; ++v) w[v] = load(panel + k * kPanelRows + v * kLanes);
+    Lanes w[Vectors];
+    for (std::size_t v = 0; v < Vectors; ++v) w[v] = load(panel + k * kPanelRows + v * kLanes);
     for (std::size_t t = 0; t < Tokens; ++t) {
       const Lanes value = all(x[t][k]);
-      for (std::size_t v = 0; v < kVectors; ++v) sum[t][v] = fma_lanes(w[v], value, sum[t][v]);
+      for (std::size_t v = 0; v < Vectors; ++v) sum[t][v] = fma_lanes(w[v], value, sum[t][v]);
     }
   }
   for (std::size_t t = 0; t < Tokens; ++t)
-    for (std::size_t v = 0; v * kLanes < rows; ++v) {
+    for (std::size_t v = 0; v < Vectors; ++v) {
       float* out = y[t] + v * kLanes;
       const std::size_t count = std::min(kLanes, rows - v * kLanes);
       store_run(out, first ? sum[t][v] : load_run(out, count) + sum[t][v], count);
     }
 }
 
+template <std::size_t Vectors, std::size_t Tokens>
+static void gemm_vectors(const float* panel, std::size_t depth, const float* const* x,
+                         float* const* y, std::size_t tokens, std::size_t rows, bool first) {
+  std::size_t t = 0;
+  for (; t + Tokens <= tokens; t += Tokens) {
+    for (std::size_t i = t + Tokens; i < std::min(tokens, t + 2 * Tokens); ++i)
+      prefetch_run(reinterpret_cast<const std::byte*>(x[i]), depth * sizeof(float));
+    gemm_tile<Vectors, Tokens>(panel, depth, x + t, y + t, rows, first);
+  }
+  for (; t < tokens; ++t) gemm_tile<Vectors, 1>(panel, depth, x + t, y + t, rows, first);
+}
+
 static void gemm(const float* panel, std::size_t depth, const float* const* x, float* const* y,
                  std::size_t tokens, std::size_t rows, bool first) {
-  std::size_t t = 0;
-  for (; t + kTileTokens <= tokens; t += kTileTokens) {
-    for (std::size_t i = t + kTileTokens; i < std::min(tokens, t + 2 * kTileTokens); ++i)
-      prefetch_run(reinterpret_cast<const std::byte*>(x[i]), depth * sizeof(float));
-    gemm_tile<kTileTokens>(panel, depth, x + t, y + t, rows, first);
-  }
-  for (; t < tokens; ++t) gemm_tile<1>(panel, depth, x + t, y + t, rows, first);
+  if (rows <= kLanes)
+    return gemm_vectors<1, 4 * kTileTokens>(panel, depth, x, y, tokens, rows, first);
+  if (rows <= 2 * kLanes)
+    return gemm_vectors<2, 2 * kTileTokens>(panel, depth, x, y, tokens, rows, first);
+  if (rows <= 3 * kLanes)
+    return gemm_vectors<3, kTileTokens>(panel, depth, x, y, tokens, rows, first);
+  gemm_vectors<4, kTileTokens>(panel, depth, x, y, tokens, rows, first);
 }
 
 #if defined(STRATA_AVX512)
