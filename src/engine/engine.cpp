@@ -448,7 +448,14 @@ void LocalEngine::finish(std::unique_lock<std::mutex>& lock, RequestId id, Finis
   if (!job) return;
   job->completion.reason = reason;
   job->completion.error = std::move(error);
-  if (job->sequence) job->completion.ngram_rows = job->sequence->row_counts();
+  if (job->sequence) {
+    const RowCounts& rows = job->completion.ngram_rows = job->sequence->row_counts();
+    log_debug(
+        "request {}: {} n-gram rows, {} cached, {} joined, {} read, {} thanks to prefetching, {} "
+        "failed; {:.1f} ms waited for",
+        id, rows.requested, rows.cache_hits, rows.joined, rows.read, rows.prefetched_used,
+        rows.failed, 1e3 * rows.wait_seconds);
+  }
   ++counters_.requests;
   counters_.prompt_tokens += job->read;
   counters_.generated_tokens += job->completion.generated_tokens;

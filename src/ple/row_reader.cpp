@@ -568,8 +568,8 @@ TableStats RowReader::stats() const {
   stats.how = shared_->how;
   stats.read_p50 = shared_->read_times.percentile(0.5);
   stats.read_p99 = shared_->read_times.percentile(0.99);
-  stats.wait_p50 = shared_->waits.percentile(0.5);
-  stats.wait_p99 = shared_->waits.percentile(0.99);
+  stats.wait_p50 = std::min(shared_->waits.percentile(0.5), stats.wait_max);
+  stats.wait_p99 = std::min(shared_->waits.percentile(0.99), stats.wait_max);
   stats.cache_rows = shared_->cache.capacity();
   stats.memory_bytes = shared_->cache.bytes() + shared_->buffer_bytes;
   return stats;

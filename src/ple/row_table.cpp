@@ -89,8 +89,8 @@ class MappedTable final : public RowTable {
     const std::lock_guard lock(shared_->mutex);
     TableStats stats = shared_->totals;
     stats.how = shared_->how;
-    stats.wait_p50 = shared_->waits.percentile(0.5);
-    stats.wait_p99 = shared_->waits.percentile(0.99);
+    stats.wait_p50 = std::min(shared_->waits.percentile(0.5), stats.wait_max);
+    stats.wait_p99 = std::min(shared_->waits.percentile(0.99), stats.wait_max);
     return stats;
   }
   void reset() override {

@@ -2,6 +2,7 @@
 #include "ple/row_reader.h"
 
 #include <gmock/gmock.h>
+#include <malloc.h>
 
 #include <atomic>
 #include <filesystem>
@@ -506,6 +507,51 @@ TEST(RowReaderFaults, KeepAliveReadsAreCounted) {
     std::this_thread::sleep_for(5ms);
   EXPECT_GE(reader->stats().keep_alive, 3u);
   EXPECT_EQ(reader->stats().reads, 1u);
+}
+
+// ---- memory
+
+// Kilobytes of memory of its own that this process holds.
+std::uint64_t own_kilobytes() {
+  const auto status = real_files().read_text("/proc/self/status");
+  const std::size_t at = status ? status->find("RssAnon:") : std::string::npos;
+  return at == std::string::npos ? 0 : std::stoull(status->substr(at + 8));
+}
+
+TEST(RowReaderMemory, StaysAtTheBudgetHoweverLargeTheTable) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's own memory is counted too";
+#endif
+  const auto path = (std::filesystem::current_path() /
+                     fmt::format("row_reader_test.{}.large", static_cast<int>(::getpid())))
+                        .string();
+  const Bytes piece = random_bytes(1 << 20, 1);
+  auto out = real_files().create(path);
+  ASSERT_TRUE(out);
+  for (int i = 0; i < 64; ++i) ASSERT_TRUE((*out)->write(piece));
+  ASSERT_TRUE((*out)->finish());
+  const RowPlaces places{0, (64u << 20) / 90, 90};
+  RowReaderOptions options;
+  options.queue.depth = 16;
+  options.queue.direct = false;  // a test's folder may be anywhere
+  options.cache_bytes = 4 << 20;
+  ::malloc_trim(0);  // what earlier tests have left would hide growth
+  const std::uint64_t before = own_kilobytes();
+  auto reader = RowReader::open(std::move(*real_files().open(path)), places, options);
+  ASSERT_TRUE(reader) << reader.error().message;
+  EXPECT_LE((*reader)->stats().memory_bytes, 4u << 20);
+  std::mt19937_64 random(1);
+  std::vector<std::uint64_t> keys(256);
+  for (int i = 0; i < 600; ++i) {  // four times what the cache holds
+    for (std::uint64_t& key : keys) key = random() % places.rows;
+    (*reader)->prefetch(keys);
+    auto ticket = (*reader)->request(keys);
+    ASSERT_TRUE(ticket && ticket->wait());
+  }
+  const std::uint64_t after = own_kilobytes();
+  EXPECT_GT((*reader)->stats().rows.cache_hits, 1000u);
+  EXPECT_LT(after, before + 4'096 + 1'024);
+  std::filesystem::remove(path);
 }
 
 // ---- threads
