@@ -1,6 +1,7 @@
 #include "compute/cpu/backend.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <new>
 
@@ -180,12 +181,12 @@ void CpuBackend::multiply(std::span<const Product> products) {
 void CpuBackend::panel(const Product& product, std::size_t first_row, std::size_t height,
                        const std::byte* after) {
   const std::size_t rows = std::min<std::size_t>(height, product.matrix.rows - first_row);
-  const IntFormat* format = int_format(product.matrix.type);
-  if (format && product.bytes[format->kind]) {
-    int_panel(product, first_row, rows, after);
-  } else {
-    float_panel(product, first_row, rows, after);
+  for (const IntFormat* format :
+       {int_format(product.matrix.type), word_format(product.matrix.type)}) {
+    if (format && product.bytes[format->kind])
+      return int_panel(product, *format, first_row, rows, after);
   }
+  float_panel(product, first_row, rows, after);
 }
 
 CpuBackend::ByteInputs CpuBackend::quantize(std::span<const Matrix> matrices, const float* const* x,
@@ -208,12 +209,29 @@ CpuBackend::ByteInputs CpuBackend::quantize(std::span<const Matrix> matrices, co
   return inputs;
 }
 
+CpuBackend::ByteInputs CpuBackend::quantize_words(std::span<const Matrix> matrices,
+                                                  const float* const* x, std::size_t count,
+                                                  Quantized& into) {
+  ByteInputs inputs;
+  const auto words = std::find_if(matrices.begin(), matrices.end(),
+                                  [](const Matrix& m) { return word_format(m.type) != nullptr; });
+  if (words == matrices.end()) return inputs;
+  constexpr auto kind = static_cast<std::size_t>(BlockKind::group_words);
+  into.rows[kind].resize(count, words->cols, BlockKind::group_words);
+  into.views[kind].resize(count);
+  for_rows(count, [&](std::size_t r) {
+    into.views[kind][r] = into.rows[kind].row(r);
+    kernels_.quantize_words(x[r], words->cols, into.views[kind][r]);
+  });
+  inputs.of[kind] = into.views[kind].data();
+  return inputs;
+}
+
 // Some outputs, in integers.
-void CpuBackend::int_panel(const Product& product, std::size_t first_row, std::size_t rows,
-                           const std::byte* after) {
+void CpuBackend::int_panel(const Product& product, const IntFormat& format, std::size_t first_row,
+                           std::size_t rows, const std::byte* after) {
   thread_local std::vector<float*> y;
   const Matrix& m = product.matrix;
-  const IntFormat& format = *int_format(m.type);
   y.resize(product.tokens);
   for (std::size_t t = 0; t < product.tokens; ++t) y[t] = product.y[t] + first_row;
   kernels_.int_gemm(format, m.row(first_row), m.row_bytes, rows, m.cols, product.bytes[format.kind],
@@ -306,19 +324,22 @@ void CpuBackend::read_rows(const ResidualWeights& weights, const Rows& wide, std
                         normed_.row(r) + at);
     }
   });
-  Pointers normed, low, up, gates;  // inputs stay floats
+  Pointers normed, low, up, gates;  // inputs are never bytes
   point(normed, normed_, count);
   point(low, low_, count);
   point(up, up_, count);
-  std::vector<Product> products = {{weights.down, normed.data(), low.data(), count}};
+  ByteInputs words =
+      quantize_words(std::array{weights.down, weights.inject}, normed.data(), count, bytes_normed_);
+  std::vector<Product> products = {{weights.down, normed.data(), low.data(), count, words}};
   if (!weights.inject.empty()) {
     point(gates, gates_, count);
-    products.push_back({weights.inject, normed.data(), gates.data(), count});
+    products.push_back({weights.inject, normed.data(), gates.data(), count, words});
   }
   multiply(products);
   for (std::size_t r = 0; r < count; ++r)
     kernels_.silu_divided(low_.row(r), low_.width, static_cast<float>(s.streams));
-  multiply(std::vector<Product>{{weights.up, low.data(), up.data(), count}});
+  words = quantize_words({&weights.up, 1}, low.data(), count, bytes_low_);
+  multiply(std::vector<Product>{{weights.up, low.data(), up.data(), count, words}});
   for_rows(count, [&](std::size_t r) {
     kernels_.mix_streams(up_.row(r), normed_.row(r), s.streams, s.hidden, mixed_.row(r));
     if (weights.inject.empty()) return;

@@ -62,13 +62,16 @@ class CpuBackend final : public Backend {
   };
   // Rows of inputs in bytes.
   struct ByteInputs {
-    const QuantizedRow* of[2] = {};  // by BlockKind; null where no matrix of the kind is
+    const QuantizedRow* of[kBlockKinds] = {};  // by BlockKind; null where no matrix of the kind is
     const QuantizedRow* operator[](BlockKind kind) const {
       return of[static_cast<std::size_t>(kind)];
     }
     // The inputs from row `first` on.
     ByteInputs from(std::size_t first) const {
-      return {{of[0] ? of[0] + first : nullptr, of[1] ? of[1] + first : nullptr}};
+      ByteInputs inputs;
+      for (std::size_t kind = 0; kind < kBlockKinds; ++kind)
+        if (of[kind]) inputs.of[kind] = of[kind] + first;
+      return inputs;
     }
   };
   // One product of a step; all products of a step run as one batch of panels.
@@ -83,8 +86,8 @@ class CpuBackend final : public Backend {
   };
   // Rows of inputs in bytes, with their views, by BlockKind.
   struct Quantized {
-    QuantizedRows rows[2];
-    std::vector<QuantizedRow> views[2];
+    QuantizedRows rows[kBlockKinds];
+    std::vector<QuantizedRow> views[kBlockKinds];
   };
   // Row pointers of a buffer, kept for the length of a step.
   using Pointers = std::vector<float*>;
@@ -97,11 +100,14 @@ class CpuBackend final : public Backend {
              const std::byte* after);
   void float_panel(const Product& product, std::size_t first_row, std::size_t rows,
                    const std::byte* after);
-  void int_panel(const Product& product, std::size_t first_row, std::size_t rows,
-                 const std::byte* after);
+  void int_panel(const Product& product, const IntFormat& format, std::size_t first_row,
+                 std::size_t rows, const std::byte* after);
   // The inputs in bytes, for each kind that one of the matrices is of.
   ByteInputs quantize(std::span<const Matrix> matrices, const float* const* x, std::size_t count,
                       Quantized& into);
+  // The inputs in 16 bits, if one of the matrices is of a format for that.
+  ByteInputs quantize_words(std::span<const Matrix> matrices, const float* const* x,
+                            std::size_t count, Quantized& into);
   void for_rows(std::size_t rows, const std::function<void(std::size_t)>& body);
   void read_rows(const ResidualWeights& weights, const Rows& wide, std::size_t count);
   void convolve_part(const Part& part, RowRing& history, const Rows& input, const Vector& taps,
@@ -145,7 +151,7 @@ class CpuBackend final : public Backend {
   std::vector<float> zeros_;                          // a row before the start of a sequence
   std::vector<RowBlock> row_blocks_;                  // of attention
   std::vector<std::vector<std::uint32_t>> selected_;  // [rows] cells, ascending
-  Quantized bytes_mixed_, bytes_inner_, bytes_hidden_, bytes_shared_;
+  Quantized bytes_mixed_, bytes_inner_, bytes_hidden_, bytes_shared_, bytes_normed_, bytes_low_;
   struct Routed {
     std::uint32_t row = 0, expert = 0;
     float weight = 0;

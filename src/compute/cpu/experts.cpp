@@ -55,14 +55,20 @@ void CpuBackend::experts(const ExpertsWeights& weights) {
   run_experts(weights);
   const std::size_t used = weights.shape.used, hidden = shape_.residual.hidden;
   for_rows(rows_, [&](std::size_t r) {
-    float* y = out_.row(r);
-    std::memset(y, 0, hidden * sizeof(float));
+    thread_local std::vector<const float*> results;
+    thread_local std::vector<float> shares;
+    results.clear();
+    shares.clear();
     for (std::size_t i = 0; i < used; ++i) {
       const std::uint32_t slot = row_slots_[r * used + i];
-      kernels_.add_scaled(y, expert_out_.row(slot), routed_[slot].weight, hidden);
+      results.push_back(expert_out_.row(slot));
+      shares.push_back(routed_[slot].weight);
     }
-    const float shared = sigmoid(kernels_.dot(weights.shared_router.data(), mixed_.row(r), hidden));
-    kernels_.add_scaled(y, c_.row(r), shared, hidden);
+    results.push_back(c_.row(r));
+    shares.push_back(sigmoid(kernels_.dot(weights.shared_router.data(), mixed_.row(r), hidden)));
+    const float* weight = shares.data();
+    float* y = out_.row(r);
+    kernels_.weigh_rows(results.data(), results.size(), 0, hidden, &weight, 1, &y);
   });
 }
 
@@ -100,9 +106,9 @@ void CpuBackend::run_experts(const ExpertsWeights& weights) {
       std::array{weights.shared_gate, weights.shared_up, weights.gate.first, weights.up.first},
       mixed.data(), rows_, bytes_mixed_);
   // The same rows once more, in the order of the slots.
-  std::vector<QuantizedRow> slot_rows[2];
+  std::vector<QuantizedRow> slot_rows[kBlockKinds];
   ByteInputs slot_bytes;
-  for (std::size_t kind = 0; kind < 2; ++kind) {
+  for (std::size_t kind = 0; kind < kBlockKinds; ++kind) {
     if (!bytes.of[kind]) continue;
     for (const Routed& routed : routed_) slot_rows[kind].push_back(bytes.of[kind][routed.row]);
     slot_bytes.of[kind] = slot_rows[kind].data();

@@ -22,11 +22,18 @@ const IntFormat* int_format(TensorType type) {
   return nullptr;
 }
 
+const IntFormat* word_format(TensorType type) {
+  static constexpr IntFormat format{TensorType::Q8_0, BlockKind::group_words, 32, 0, false};
+  return type == TensorType::Q8_0 ? &format : nullptr;
+}
+
 void QuantizedRows::resize(std::size_t rows, std::size_t width, BlockKind kind) {
   kind_ = kind;
   padded_ = (width + kBlock - 1) / kBlock * kBlock;
-  values_.resize(rows * padded_);
-  biased_.resize(rows * padded_);
+  const bool words = kind == BlockKind::group_words;
+  values_.resize(words ? 0 : rows * padded_);
+  biased_.resize(words ? 0 : rows * padded_);
+  words_.resize(words ? rows * padded_ : 0);
   scales_.resize(rows * (padded_ / scale_width(kind)));
   scaled_sums_.resize(rows * (padded_ / 32));
   sums_.resize(rows * 3 * (padded_ / 32));

@@ -5,8 +5,9 @@
 //   group_floats (the 32 and 64 wide):  value = group_d[h] * (code - zero) + group_m[h]
 //
 // with g = index / 16 and h = index / 32; codes are unsigned bytes. A row of activations becomes
-// signed bytes with the exact sum of each 16 and float scales: one for each 256 values beside
-// formats with integer scales, one for each 32 beside the others (finer, and as cheap there).
+// signed bytes (or words) with the exact sum of each 16 and float scales: one for each 256 values
+// beside formats with integer scales, one for each 32 beside the others (finer, and as cheap
+// there).
 //
 // The product of a block with activations x (scales dx) is, in this order and no other:
 //   group_integers:  I = sum over g of scale[g] * (code - zero) . x      exact in 32 bits
@@ -27,7 +28,11 @@ namespace strata::cpu {
 constexpr std::size_t kBlock = 256;  // values of a weight or activation block; a row's last may be
                                      // shorter, by whole groups of 32
 
-enum class BlockKind : std::uint8_t { group_integers, group_floats };
+// Matrices whose inputs must not be rounded to bytes (router, residual gates, alpha, beta, indexer)
+// are multiplied as floats, or where they are Q8_0 as group_floats with activations of 16 bits
+// (group_words).
+enum class BlockKind : std::uint8_t { group_integers, group_floats, group_words };
+constexpr std::size_t kBlockKinds = 3;
 
 // What is fixed for a format.
 struct IntFormat {
@@ -39,6 +44,8 @@ struct IntFormat {
 };
 // nullptr for formats that are multiplied as floats.
 const IntFormat* int_format(TensorType type);
+// The same for inputs that must not be bytes.
+const IntFormat* word_format(TensorType type);
 
 // One block of one row, unpacked.
 struct IntBlock {
@@ -57,8 +64,9 @@ constexpr std::size_t scale_width(BlockKind kind) {
 
 // A row of activations, padded with zeros to whole blocks: views of a QuantizedRows.
 struct QuantizedRow {
-  std::int8_t* values = nullptr;
-  std::uint8_t* biased = nullptr;  // values + 128
+  std::int8_t* values = nullptr;   // not of group_words
+  std::uint8_t* biased = nullptr;  // values + 128, likewise
+  std::int16_t* words = nullptr;   // of group_words
   float* scales = nullptr;         // one for each scale_width() values
   std::int16_t* sums16 = nullptr;  // one for each 16 values
   std::int16_t* sums32 = nullptr;  // one for each 32 values
@@ -71,8 +79,10 @@ class QuantizedRows {
   void resize(std::size_t rows, std::size_t width, BlockKind kind);
   QuantizedRow row(std::size_t r) {
     const std::size_t groups = padded_ / 32;
-    return {values_.data() + r * padded_,
-            biased_.data() + r * padded_,
+    const bool words = kind_ == BlockKind::group_words;
+    return {words ? nullptr : values_.data() + r * padded_,
+            words ? nullptr : biased_.data() + r * padded_,
+            words ? words_.data() + r * padded_ : nullptr,
             scales_.data() + r * (padded_ / scale_width(kind_)),
             sums_.data() + r * 3 * groups,
             sums_.data() + r * 3 * groups + 2 * groups,
@@ -85,7 +95,7 @@ class QuantizedRows {
   std::vector<std::int8_t> values_;
   std::vector<std::uint8_t> biased_;
   std::vector<float> scales_, scaled_sums_;
-  std::vector<std::int16_t> sums_;
+  std::vector<std::int16_t> sums_, words_;
 };
 
 }  // namespace strata::cpu

@@ -2,6 +2,7 @@
 // instruction set like kernels_impl.h. Order of the sums: int_blocks.h.
 
 using ByteLanes = std::int8_t __attribute__((vector_size(16)));
+using ShortLanes = std::int16_t __attribute__((vector_size(32)));
 using ByteLanes64 = std::int8_t __attribute__((vector_size(64)));
 
 STRATA_INLINE IntLanes all_int(std::int32_t x) {
@@ -58,6 +59,15 @@ STRATA_INLINE IntLanes dot2(const IntLanes& sum, const IntLanes& a, const std::i
   std::memcpy(&two, b, sizeof two);
 #if defined(STRATA_AVX512)
   return (IntLanes)_mm512_dpwssd_epi32((__m512i)sum, (__m512i)a, _mm512_set1_epi32(two));
+#elif defined(STRATA_AVX2)
+  union Halves {
+    IntLanes whole;
+    __m256i half[2];
+  };
+  Halves x{a}, s{sum};
+  for (int i = 0; i < 2; ++i)
+    s.half[i] = _mm256_add_epi32(s.half[i], _mm256_madd_epi16(x.half[i], _mm256_set1_epi32(two)));
+  return s.whole;
 #else
   return sum + ((a << 16) >> 16) * all_int(b[0]) + (a >> 16) * all_int(b[1]);
 #endif
@@ -65,8 +75,9 @@ STRATA_INLINE IntLanes dot2(const IntLanes& sum, const IntLanes& a, const std::i
 
 // A block of up to 64 rows, rows in the lanes of kVectors vectors.
 struct IntPanel {
-  IntLanes codes[kBlock / 4][kVectors];  // four signed bytes a lane: code minus zero
-  IntLanes start[16][kVectors];          // by group: -128 times the sum of its codes
+  // Four signed bytes a lane: code minus zero. Of group_words two 16-bit integers a lane.
+  IntLanes codes[kBlock / 2][kVectors];
+  IntLanes start[16][kVectors];  // by group: -128 times the sum of its codes
   IntLanes scales[16][kVectors];
   IntLanes mins[8][kVectors];  // two groups' 16-bit minima a lane
   Lanes d[kVectors], dmin[kVectors];
@@ -113,6 +124,24 @@ static void fill_panel(const IntFormat& format, Unpack unpack, const std::byte* 
   for (std::size_t r = 0; r < kLanes; ++r) panel.d[v][r] = scratch[r].d;
   if (!format.minima) return;
   for (std::size_t r = 0; r < kLanes; ++r) panel.dmin[v][r] = scratch[r].dmin;
+}
+
+// The same of Q8_0 rows for group_words.
+static void fill_words(const std::byte* const* rows, std::size_t offset, std::size_t groups,
+                       std::size_t v, IntPanel& panel) {
+  for (std::size_t g = 0; g < groups; g += 2) {
+    const std::size_t blocks = std::min<std::size_t>(2, groups - g);
+    alignas(64) IntLanes columns[kLanes];
+    Lanes scales[2];
+    q8_0_dwords(rows, offset + g * sizeof(q::BlockQ8_0), blocks, columns, scales);
+    for (std::size_t i = 0; i < 8 * blocks; ++i) {
+      const IntLanes c = columns[i];
+      IntLanes* pairs = &panel.codes[16 * g + 2 * i][v];
+      pairs[0] = (((c << 24) >> 24) & 0xffff) | (((c << 16) >> 24) << 16);
+      pairs[kVectors] = (((c << 8) >> 24) & 0xffff) | ((c >> 24) << 16);
+    }
+    for (std::size_t b = 0; b < blocks; ++b) panel.group_d[g + b][v] = scales[b] * all(0x1p24f);
+  }
 }
 
 // Some vectors of rows by some tokens.
@@ -165,13 +194,32 @@ STRATA_INLINE void integer_block(const IntPanel& panel, std::size_t v, const Qua
   }
 }
 
+// Dots of group g of 16-bit inputs.
+template <std::size_t Vectors, std::size_t Tokens>
+STRATA_INLINE void word_dots(const IntPanel& panel, std::size_t v, std::size_t g,
+                             const QuantizedRow* x, std::size_t at, Tile<Vectors, Tokens>& dots) {
+  for (std::size_t i = 0; i < Vectors; ++i)
+    for (std::size_t t = 0; t < Tokens; ++t) dots.whole[i][t] = all_int(0);
+  for (std::size_t k = 0; k < 32; k += 2) {
+    IntLanes codes[Vectors];
+    for (std::size_t i = 0; i < Vectors; ++i) codes[i] = panel.codes[(g * 32 + k) / 2][v + i];
+    for (std::size_t t = 0; t < Tokens; ++t)
+      for (std::size_t i = 0; i < Vectors; ++i)
+        dots.whole[i][t] = dot2(dots.whole[i][t], codes[i], x[t].words + at + g * 32 + k);
+  }
+}
+
 // The same for formats with a float scale for each 32 values.
-template <bool Minima, std::size_t Vectors, std::size_t Tokens>
+template <bool Minima, bool Words, std::size_t Vectors, std::size_t Tokens>
 STRATA_INLINE void float_block(const IntPanel& panel, std::size_t v, std::size_t groups,
                                const QuantizedRow* x, std::size_t at, Lanes (*acc)[Tokens]) {
   for (std::size_t g = 0; g < groups; ++g) {
     Tile<Vectors, Tokens> dots;
-    group_dots<32>(panel, v, g, x, at, dots);
+    if constexpr (Words) {
+      word_dots(panel, v, g, x, at, dots);
+    } else {
+      group_dots<32>(panel, v, g, x, at, dots);
+    }
     for (std::size_t t = 0; t < Tokens; ++t) {
       const Lanes dx = all(x[t].scales[at / 32 + g]);
       for (std::size_t i = 0; i < Vectors; ++i) {
@@ -187,6 +235,7 @@ STRATA_INLINE void float_block(const IntPanel& panel, std::size_t v, std::size_t
 enum class TileKind {
   floats,
   floats_minima,
+  words,
   integers16,
   integers16_minima,
   integers32,
@@ -204,8 +253,9 @@ static void block_tile(const IntPanel& panel, std::size_t v, std::size_t rows, s
     for (std::size_t t = 0; t < Tokens; ++t)
       acc[i][t] = at == 0 ? all(0.0f) : load_run(place(i, t), count(i));
   using enum TileKind;
-  if constexpr (Kind == floats || Kind == floats_minima) {
-    float_block<Kind == floats_minima, Vectors, Tokens>(panel, v, groups, x, at, acc);
+  if constexpr (Kind == floats || Kind == floats_minima || Kind == words) {
+    float_block<Kind == floats_minima, Kind == words, Vectors, Tokens>(panel, v, groups, x, at,
+                                                                       acc);
   } else if constexpr (Kind == integers32 || Kind == integers32_minima) {
     integer_block<32, Kind == integers32_minima, Vectors, Tokens>(panel, v, x, at, acc);
   } else {
@@ -239,6 +289,7 @@ static const TileTable& tiles() {
 }
 static const TileTable& tiles_of(const IntFormat& format) {
   using enum TileKind;
+  if (format.kind == BlockKind::group_words) return tiles<words>();
   if (format.kind == BlockKind::group_floats)
     return format.minima ? tiles<floats_minima>() : tiles<floats>();
   if (format.group == 32) return format.minima ? tiles<integers32_minima>() : tiles<integers32>();
@@ -267,15 +318,23 @@ static void int_panel(const IntFormat& format, const std::byte* matrix, std::siz
     const std::size_t offset = at / type.block_values * type.block_bytes;
     for (std::size_t v = 0; v < vectors; ++v) {
       prefetch_run(next + row_count * offset + v * kLanes * step, kLanes * step);
-      fill_panel(format, unpack, rows + v * kLanes, offset, groups, scratch->blocks, v,
-                 scratch->panel);
+      if (format.kind == BlockKind::group_words) {
+        fill_words(rows + v * kLanes, offset, groups, v, scratch->panel);
+      } else {
+        fill_panel(format, unpack, rows + v * kLanes, offset, groups, scratch->blocks, v,
+                   scratch->panel);
+      }
     }
     // As many tokens a tile as there is room for, in tiles of about one size.
     const std::size_t turns = (tokens + kIntTokens - 1) / kIntTokens;
     for (std::size_t turn = 0; turn < turns; ++turn) {
       const std::size_t t = tokens * turn / turns, count = tokens * (turn + 1) / turns - t;
       for (std::size_t ahead = t + count; ahead < std::min(tokens, t + 2 * count); ++ahead)
-        prefetch_run(reinterpret_cast<const std::byte*>(x[ahead].biased + at), groups * 32);
+        if (format.kind == BlockKind::group_words) {
+          prefetch_run(reinterpret_cast<const std::byte*>(x[ahead].words + at), groups * 64);
+        } else {
+          prefetch_run(reinterpret_cast<const std::byte*>(x[ahead].biased + at), groups * 32);
+        }
       for (std::size_t v = 0; v < vectors; v += kTileVectors) {
         const std::size_t height = vectors - v >= kTileVectors ? kTileVectors : 1;
         for (std::size_t i = v; i < std::min(vectors, v + kTileVectors); i += height)
@@ -294,7 +353,7 @@ static void int_gemm(const IntFormat& format, const std::byte* matrix, std::size
                      std::size_t row_count, std::size_t width, const QuantizedRow* x,
                      float* const* y, std::size_t tokens, [[maybe_unused]] const std::byte* after) {
 #if defined(STRATA_VBMI)
-  if (const Gemv few = gemv_of(format.type); few && tokens <= kFewTokens)
+  if (const Gemv few = gemv_of(format); few && tokens <= kFewTokens)
     return few(matrix, row_bytes, row_count, width, x, y, tokens, after);
 #endif
   thread_local std::vector<float*> out;
@@ -361,6 +420,32 @@ static void quantize_row(const float* x, std::size_t n, std::size_t unit,
   for (std::size_t g = 0; g < padded / 32; ++g) {
     into.sums32[g] = static_cast<std::int16_t>(into.sums16[2 * g] + into.sums16[2 * g + 1]);
     if (unit == 32) into.scaled_sums[g] = into.scales[g] * static_cast<float>(into.sums32[g]);
+  }
+}
+
+static void quantize_words(const float* x, std::size_t n, const QuantizedRow& into) {
+  const std::size_t padded = (n + kBlock - 1) / kBlock * kBlock;
+  for (std::size_t at = 0; at < padded; at += 32) {
+    Lanes v[2];
+    for (std::size_t i = 0; i < 2; ++i) {
+      const std::size_t from = at + i * kLanes;
+      v[i] = load_run(x + from, from < n ? std::min(kLanes, n - from) : 0);
+    }
+    const auto magnitude = [](const Lanes& lanes) { return lanes < all(0.0f) ? -lanes : lanes; };
+    const Lanes a = magnitude(v[0]), b = magnitude(v[1]);
+    Lanes largest = all(0.0f);  // never a value that is no number
+    largest = a > largest ? a : largest;
+    largest = b > largest ? b : largest;
+    const float top = largest_of(largest);
+    const Lanes poison = fma_lanes(v[1], all(0.0f), v[0] * all(0.0f));
+    into.scales[at / 32] = top / 32767.0f + sum_lanes(poison);
+    const float inverse = top > 0.0f ? 32767.0f / top : 0.0f;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const Lanes magic = all(ExpConstants::magic);
+      const IntLanes whole = (IntLanes)(v[i] * all(inverse) + magic) - (IntLanes)magic;
+      const ShortLanes words = __builtin_convertvector(whole, ShortLanes);
+      std::memcpy(into.words + at + i * kLanes, &words, sizeof words);
+    }
   }
 }
 

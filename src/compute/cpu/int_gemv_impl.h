@@ -633,7 +633,8 @@ struct FloatFormat {
   static constexpr std::size_t bytes = Bytes;  // of 256 values
   static constexpr const CodeOrder& order = Order;
   static constexpr int zero = Zero;
-  static constexpr bool minima = Minima;
+  static constexpr bool minima = Minima, words = false;
+  using Row = FloatRow;
 };
 
 // Q4_0, Q4_1, Q5_0, Q5_1: nibbles, with a fifth bit or without.
@@ -712,14 +713,41 @@ struct GemvQ2_0 : FloatFormat<4 * 18, kQuadOrder, 1, false> {
 };
 
 struct alignas(64) FloatInput {
-  Zmm values[4];
+  Zmm values[8];  // four, or eight of 16-bit integers
   float scale[8], scaled_sums[8];
   std::int32_t shift[8];  // what the zero adds to a group's dot
 };
 
+// Q8_0 with activations of 16 bits.
+struct GemvWords {
+  static constexpr std::size_t bytes = 8 * 34;
+  static constexpr int zero = 0;
+  static constexpr bool minima = false, words = true;
+  struct Row {
+    Zmm codes[8];
+    __m128i d;
+  };
+  STRATA_INLINE void load(const q::Byte* block, Row& row) {
+    alignas(16) std::uint16_t d[8];
+    for (std::size_t g = 0; g < 8; ++g) {
+      const q::Byte* group = block + 34 * g;
+      row.codes[g] =
+          _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(group + 2)));
+      std::memcpy(&d[g], group, 2);
+    }
+    row.d = _mm_load_si128(reinterpret_cast<const __m128i*>(d));
+  }
+};
+
 template <class F>
 STRATA_INLINE void float_input(const QuantizedRow& x, std::size_t at, FloatInput& in) {
-  reorder<F::order>(x.values + at, in.values);
+  if constexpr (F::words) {
+    for (std::size_t g = 0; g < 8; ++g) in.values[g] = load_zmm(x.words + at + 32 * g);
+    std::memcpy(in.scale, x.scales + at / 32, sizeof in.scale);
+    return;
+  } else {
+    reorder<F::order>(x.values + at, in.values);
+  }
   std::memcpy(in.scale, x.scales + at / 32, sizeof in.scale);
   std::memcpy(in.scaled_sums, x.scaled_sums + at / 32, sizeof in.scaled_sums);
   for (std::size_t h = 0; h < 8; ++h) in.shift[h] = F::zero * x.sums32[at / 32 + h];
@@ -727,15 +755,35 @@ STRATA_INLINE void float_input(const QuantizedRow& x, std::size_t at, FloatInput
 
 // The dots of two rows' eight groups side by side: [row a: groups 0..7 | row b: groups 0..7].
 template <class F>
-STRATA_INLINE Zmm group_sums(const FloatRow& a, const FloatRow& b, const Zmm* x) {
-  const auto dot = [&](const FloatRow& row, const Zmm& sum, int j) {
-    return _mm512_dpbusd_epi32(sum, row.codes[j], x[j]);
+STRATA_INLINE Zmm group_sums(const typename F::Row& a, const typename F::Row& b, const Zmm* x) {
+  using Row = typename F::Row;
+  const auto dot = [&](const Row& row, const Zmm& sum, int j) {
+    if constexpr (F::words) {
+      return _mm512_dpwssd_epi32(sum, row.codes[j], x[j]);
+    } else {
+      return _mm512_dpbusd_epi32(sum, row.codes[j], x[j]);
+    }
   };
   const Zmm none = _mm512_setzero_si512();
   const auto add = [](const Zmm& p, const Zmm& q) { return _mm512_add_epi32(p, q); };
-  if constexpr (&F::order == &kSplitOrder) {
+  if constexpr (F::words) {
+    // Vector g: group g.
+    const auto eights = [&](const Row& row) {
+      Zmm u[2];
+      for (int i = 0; i < 2; ++i) {
+        Zmm v[4];
+        for (int j = 0; j < 4; ++j) v[j] = dot(row, none, 4 * i + j);
+        const Zmm p = add(_mm512_unpacklo_epi32(v[0], v[1]), _mm512_unpackhi_epi32(v[0], v[1]));
+        const Zmm q = add(_mm512_unpacklo_epi32(v[2], v[3]), _mm512_unpackhi_epi32(v[2], v[3]));
+        u[i] = add(_mm512_unpacklo_epi64(p, q), _mm512_unpackhi_epi64(p, q));
+      }
+      return add(_mm512_shuffle_i32x4(u[0], u[1], 0x88), _mm512_shuffle_i32x4(u[0], u[1], 0xdd));
+    };
+    const Zmm ea = eights(a), eb = eights(b);
+    return add(_mm512_shuffle_i32x4(ea, eb, 0x88), _mm512_shuffle_i32x4(ea, eb, 0xdd));
+  } else if constexpr (&F::order == &kSplitOrder) {
     // 128-bit lane i of vectors 0, 1: group i, of vectors 2, 3: group 4 + i.
-    const auto pairs = [&](const FloatRow& row) {
+    const auto pairs = [&](const Row& row) {
       const Zmm p = dot(row, dot(row, none, 0), 1), q = dot(row, dot(row, none, 2), 3);
       return add(_mm512_unpacklo_epi32(p, q), _mm512_unpackhi_epi32(p, q));
     };
@@ -745,7 +793,7 @@ STRATA_INLINE Zmm group_sums(const FloatRow& a, const FloatRow& b, const Zmm* x)
         _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), sums);
   } else if constexpr (&F::order == &kQuadOrder) {
     // 128-bit lane b: two dwords of group 2 b, two of group 2 b + 1.
-    const auto quads = [&](const FloatRow& row) {
+    const auto quads = [&](const Row& row) {
       return (__m512)dot(row, dot(row, dot(row, dot(row, none, 0), 1), 2), 3);
     };
     const __m512 qa = quads(a), qb = quads(b);
@@ -755,7 +803,7 @@ STRATA_INLINE Zmm group_sums(const FloatRow& a, const FloatRow& b, const Zmm* x)
         _mm512_setr_epi32(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15), sums);
   } else {
     // Vector j: group 2 j in its lower half, 2 j + 1 in its upper.
-    const auto fours = [&](const FloatRow& row) {
+    const auto fours = [&](const Row& row) {
       Zmm v[4];
       for (int j = 0; j < 4; ++j) v[j] = dot(row, none, j);
       const Zmm p = add(_mm512_unpacklo_epi32(v[0], v[1]), _mm512_unpackhi_epi32(v[0], v[1]));
@@ -820,7 +868,7 @@ STRATA_INLINE void float_rows(const std::byte* const* rows, std::size_t offset, 
   Zmm sums[Tokens][8];
   alignas(64) std::uint16_t halves[2][kLanes][8];
   for (std::size_t r = 0; r < kLanes; r += 2) {
-    FloatRow two[2];
+    typename F::Row two[2];
     for (std::size_t i = 0; i < 2; ++i) {
       F::load(reinterpret_cast<const q::Byte*>(rows[r + i] + offset), two[i]);
       prefetch_run(next + (r + i) * F::bytes, F::bytes);
@@ -928,8 +976,9 @@ using Gemv = void (*)(const std::byte* matrix, std::size_t row_bytes, std::size_
                       const std::byte* after);
 
 // nullptr for formats whose rows go through panels.
-static Gemv gemv_of(TensorType type) {
-  switch (type) {
+static Gemv gemv_of(const IntFormat& format) {
+  if (format.kind == BlockKind::group_words) return gemv<GemvWords, FloatInput>;
+  switch (format.type) {
     case TensorType::Q4_0:
       return gemv<GemvNibbles<18, false, false, 8>, FloatInput>;
     case TensorType::Q4_1:

@@ -82,6 +82,8 @@ struct Kernels {
 
   // Activations to bytes (int_blocks.h) with a scale for each `unit` values, 32 or 256.
   void (*quantize_row)(const float* x, std::size_t n, std::size_t unit, const QuantizedRow& into);
+  // Activations to 16 bits with a scale for each 32.
+  void (*quantize_words)(const float* x, std::size_t n, const QuantizedRow& into);
   // y[t][r] = row r . x[t] for rows of a block format that lie `row_bytes` apart; `width` values
   // a row.
   void (*int_gemm)(const IntFormat& format, const std::byte* matrix, std::size_t row_bytes,
