@@ -1,6 +1,7 @@
 #include "ple/row_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
@@ -11,6 +12,7 @@
 #include <system_error>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/checked.h"
@@ -21,6 +23,7 @@
 namespace strata {
 namespace {
 
+constexpr std::size_t kSlice = 256;            // rows of a request that are admitted at a time
 constexpr std::size_t kBurst = 4;              // reads handed over at a time
 constexpr std::uint32_t kMaxAttempts = 4;      // of a read that ends early without any progress
 constexpr double kKeepAliveSeconds = 60;       // after the last request
@@ -89,22 +92,24 @@ struct RowReader::Shared {
   // Of the loop alone.
   std::vector<std::shared_ptr<PageRead>> by_slot;
   std::vector<std::uint32_t> free_slots;
+  std::array<std::uint32_t, kBurst> group = {};  // slots whose reads are begun next
   std::uint32_t under_way = 0;
   std::thread thread;
 
   std::uint64_t place_of(std::uint64_t row) const { return places.offset + row * places.row_bytes; }
 
   // Callers' side.
-  Status admit(const std::shared_ptr<RowTicket::State>& ticket);
-  void join(Pending& entry, const std::shared_ptr<RowTicket::State>& ticket, std::uint32_t index);
+  Status admit(const std::shared_ptr<RowTicket::State>& ticket, std::size_t first,
+               std::size_t last);
+  std::size_t foresee(std::span<const std::uint64_t> rows, std::size_t most);
+  bool join(Pending& entry, const std::shared_ptr<RowTicket::State>& ticket, std::uint32_t index);
   std::vector<std::shared_ptr<PageRead>> merge(std::span<const std::uint64_t> rows,
                                                bool urgent) const;
-  void withdraw(const RowTicket::State& ticket, std::span<const std::uint64_t> rows);
   void wake();
 
   // The loop's side; all with the mutex held.
   void work();
-  void begin(std::span<const std::uint32_t> slots, bool now);  // without the mutex
+  std::size_t take_group(double now, bool idle);
   std::shared_ptr<PageRead> next_read();
   bool wanted(PageRead& read);
   std::shared_ptr<PageRead> keep_alive(double now);
@@ -198,23 +203,27 @@ Result<RowTicket> RowReader::request(std::span<const std::uint64_t> keys) {
       state->places.push_back(static_cast<std::uint32_t>(at - state->rows.begin()));
     }
     state->bytes.resize(state->rows.size() * places.row_bytes);
-    STRATA_TRY(shared_->admit(state));
+    // Bit by bit, so that the disk begins with the first rows and nobody is kept out for long.
+    for (std::size_t first = 0; first == 0 || first < state->rows.size(); first += kSlice)
+      STRATA_TRY(shared_->admit(state, first, std::min(first + kSlice, state->rows.size())));
     return RowTicket(std::move(state));
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::exhausted, "no memory for a request of {} n-gram rows", keys.size());
   }
 }
 
-Status RowReader::Shared::admit(const std::shared_ptr<RowTicket::State>& ticket) {
+// Rows [first, last) of a request. Nobody else sees a row before it has its read.
+Status RowReader::Shared::admit(const std::shared_ptr<RowTicket::State>& ticket, std::size_t first,
+                                std::size_t last) {
   std::vector<std::uint64_t> absent;
-  absent.reserve(ticket->rows.size());
+  absent.reserve(last - first);
   const std::lock_guard lock(mutex);
   if (closing)
     return fail(ErrorCode::unavailable, "the n-gram table '{}' is closing", file->path());
-  RowCounts& counts = ticket->counts;
-  counts.requested = ticket->rows.size();
+  RowCounts counts;
+  counts.requested = last - first;
   try {
-    for (std::uint32_t i = 0; i < ticket->rows.size(); ++i) {
+    for (std::size_t i = first; i < last; ++i) {
       const std::uint64_t row = ticket->rows[i];
       if (const RowCache::Found found = cache.find(row); found.bytes) {
         std::memcpy(ticket->bytes.data() + i * places.row_bytes, found.bytes, places.row_bytes);
@@ -224,7 +233,7 @@ Status RowReader::Shared::admit(const std::shared_ptr<RowTicket::State>& ticket)
       }
       const auto [at, added] = pending.try_emplace(row);
       if (added) absent.push_back(row);
-      join(at->second, ticket, i);
+      counts.prefetched_used += join(at->second, ticket, static_cast<std::uint32_t>(i));
       added ? ++counts.read : ++counts.joined;
     }
     for (const auto& read : merge(absent, true)) {
@@ -232,42 +241,32 @@ Status RowReader::Shared::admit(const std::shared_ptr<RowTicket::State>& ticket)
       for (const std::uint64_t row : read->rows) pending.at(row).read = read;
     }
   } catch (const std::bad_alloc&) {
-    withdraw(*ticket, absent);
+    // What has a read goes on without this request.
+    ticket->abandoned = true;
+    for (const std::uint64_t row : absent) {
+      const auto at = pending.find(row);
+      if (at != pending.end() && !at->second.read) pending.erase(at);
+    }
     throw;
   }
-  ++totals.requests;
+  ticket->counts += counts;
   totals.rows += counts;
+  totals.requests += last == ticket->rows.size();
   last_request = monotonic_seconds();
   if (!absent.empty()) wake();
   return {};
 }
 
-void RowReader::Shared::join(Pending& entry, const std::shared_ptr<RowTicket::State>& ticket,
+// Whether it is the first to ask for a row that was foreseen.
+bool RowReader::Shared::join(Pending& entry, const std::shared_ptr<RowTicket::State>& ticket,
                              std::uint32_t index) {
+  if (entry.read && !entry.read->urgent) {
+    if (!entry.read->taken) urgent.push_back(entry.read);
+    entry.read->urgent = true;
+  }
   entry.waiters.push_back({ticket, index});
   ++ticket->outstanding;
-  if (entry.prefetched) {
-    entry.prefetched = false;
-    ++ticket->counts.prefetched_used;
-  }
-  if (entry.read && !entry.read->urgent) {
-    entry.read->urgent = true;
-    if (!entry.read->taken) urgent.push_back(entry.read);
-  }
-}
-
-// Takes a request back that could not be admitted: its waiters, and the rows of it that have no
-// read.
-void RowReader::Shared::withdraw(const RowTicket::State& ticket,
-                                 std::span<const std::uint64_t> rows) {
-  for (const std::uint64_t row : ticket.rows) {
-    if (const auto at = pending.find(row); at != pending.end())
-      std::erase_if(at->second.waiters, [&](const Waiter& w) { return w.ticket.get() == &ticket; });
-  }
-  for (const std::uint64_t row : rows) {
-    const auto at = pending.find(row);
-    if (at != pending.end() && !at->second.read) pending.erase(at);
-  }
+  return std::exchange(entry.prefetched, false);
 }
 
 // Ascending rows as reads of pages; rows in the same or in neighbouring pages share one.
@@ -298,30 +297,40 @@ void RowReader::prefetch(std::span<const std::uint64_t> keys) {
     rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
     std::erase_if(rows, [&](std::uint64_t row) { return row >= shared.places.rows; });
 
-    const std::lock_guard lock(shared.mutex);
-    if (shared.closing) return;
-    std::erase_if(rows, [&](std::uint64_t row) {
-      return shared.cache.contains(row) || shared.pending.contains(row);
-    });
-    // More than this would push each other out of the cache.
-    const std::size_t most = std::min<std::uint64_t>(kMaxRequestRows, shared.cache.capacity() / 2);
-    if (rows.size() > most) {
-      shared.totals.prefetch_dropped += rows.size() - most;
-      rows.resize(most);
+    // More than half of the cache would push each other out.
+    std::size_t most = std::min<std::uint64_t>(kMaxRequestRows, shared.cache.capacity() / 2);
+    for (std::size_t first = 0; first < rows.size(); first += kSlice) {
+      const auto slice = std::span(rows).subspan(first, std::min(kSlice, rows.size() - first));
+      most -= shared.foresee(slice, most);
     }
-    for (const auto& read : shared.merge(rows, false)) {
-      shared.ahead.push_back(read);
-      for (const std::uint64_t row : read->rows) {
-        Shared::Pending& entry = shared.pending[row];
-        entry.read = read;
-        entry.prefetched = true;
-      }
-    }
-    shared.totals.prefetched += rows.size();
-    shared.last_request = monotonic_seconds();
-    if (!rows.empty()) shared.wake();
   } catch (const std::bad_alloc&) {  // a read without entries is dropped as unwanted
   }
+}
+
+// Starts reads for ascending rows that nobody has asked for yet, for `most` of them; how many.
+std::size_t RowReader::Shared::foresee(std::span<const std::uint64_t> rows, std::size_t most) {
+  const std::lock_guard lock(mutex);
+  if (closing) return 0;
+  std::vector<std::uint64_t> absent;
+  for (const std::uint64_t row : rows) {
+    if (cache.contains(row) || pending.contains(row)) continue;
+    if (absent.size() < most)
+      absent.push_back(row);
+    else
+      ++totals.prefetch_dropped;
+  }
+  for (const auto& read : merge(absent, false)) {
+    ahead.push_back(read);
+    for (const std::uint64_t row : read->rows) {
+      Pending& entry = pending[row];
+      entry.read = read;
+      entry.prefetched = true;
+    }
+  }
+  totals.prefetched += absent.size();
+  last_request = monotonic_seconds();
+  if (!absent.empty()) wake();
+  return absent.size();
 }
 
 void RowReader::Shared::wake() {
@@ -335,25 +344,20 @@ void RowReader::Shared::wake() {
 void RowReader::Shared::work() {
   std::unique_lock lock(mutex);
   std::span<const ReadQueue::Done> done;  // ended, and not delivered yet
-  std::vector<std::uint32_t> begun;
-  begun.reserve(by_slot.size());
   while (!closing) {
     // The disk first: the next reads are begun in free slots before those that ended are delivered.
     const double now = monotonic_seconds();
-    begun.clear();
-    while (under_way < options.queue.depth && !free_slots.empty()) {
-      std::shared_ptr<PageRead> read = next_read();
-      if (!read && done.empty()) read = keep_alive(now);
-      if (!read) break;
-      read->started = last_read = now;
-      begun.push_back(free_slots.back());
-      by_slot[free_slots.back()] = std::move(read);
-      free_slots.pop_back();
-      ++under_way;
-    }
-    if (!begun.empty()) {
+    // In small groups, so that it works on the first while the last are still being handed over.
+    for (bool more = true; more;) {
+      const std::size_t count = take_group(now, done.empty());
+      more = count == kBurst;
       lock.unlock();
-      begin(begun, done.size() >= kBurst);
+      for (const std::uint32_t slot : std::span(group).first(count)) {
+        const PageRead& read = *by_slot[slot];
+        queue->start(slot, read.offset, static_cast<std::uint32_t>(read.end - read.offset));
+      }
+      // The last group is left to the next wait() if that comes soon.
+      if (count > 0 && (more || done.size() >= kBurst)) queue->begin();
       lock.lock();
     }
     for (const ReadQueue::Done& read : done) end(read.slot, read.result);
@@ -378,15 +382,20 @@ void RowReader::Shared::work() {
   last.reset();  // waits for the reads under way
 }
 
-// In small groups, so that the disk works on the first while the last are still being handed over.
-// The last group is left to the next wait() unless that has to come `now`.
-void RowReader::Shared::begin(std::span<const std::uint32_t> slots, bool now) {
-  for (std::size_t i = 0; i < slots.size(); ++i) {
-    const PageRead& read = *by_slot[slots[i]];
-    queue->start(slots[i], read.offset, static_cast<std::uint32_t>(read.end - read.offset));
-    if ((i + 1) % kBurst == 0 && i + 1 < slots.size()) queue->begin();
+// Gives the next reads slots, into `group`; how many.
+std::size_t RowReader::Shared::take_group(double now, bool idle) {
+  std::size_t count = 0;
+  while (count < kBurst && under_way < options.queue.depth && !free_slots.empty()) {
+    std::shared_ptr<PageRead> read = next_read();
+    if (!read && idle) read = keep_alive(now);
+    if (!read) break;
+    read->started = last_read = now;
+    group[count++] = free_slots.back();
+    by_slot[free_slots.back()] = std::move(read);
+    free_slots.pop_back();
+    ++under_way;
   }
-  if (now) queue->begin();
+  return count;
 }
 
 std::shared_ptr<PageRead> RowReader::Shared::next_read() {

@@ -176,7 +176,8 @@ TEST(RowReaderBytes, RowsOfOnePageAreReadTogetherAndNoneTwice) {
   ASSERT_TRUE(ticket && ticket->wait());
   const std::uint64_t pages = (table.content.size() + kReadPage - 1) / kReadPage;
   const TableStats stats = reader->stats();
-  EXPECT_LE(stats.reads, pages / 3 + 1);  // 16 KiB a read, of which the last row may share a page
+  // 16 KiB a read, of which the last row may share a page; and a request comes in slices.
+  EXPECT_LE(stats.reads, pages / 3 + 1 + 50'000 / 256);
   EXPECT_GE(stats.read_bytes, table.content.size() - 192);
   EXPECT_EQ(stats.rows.read, 50'000u);
   auto again = reader->request(std::span(keys).first(1000));
