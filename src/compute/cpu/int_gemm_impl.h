@@ -150,83 +150,120 @@ struct Tile {
   IntLanes whole[Vectors][Tokens];
 };
 
-// Dots of group g of `Width` values with each token. `at` is the block's first value.
+// Vectors v and on of a panel, as a tile reads them: one pointer a table, constant distances.
+struct PanelView {
+  const IntLanes *codes, *start, *scales, *mins;
+  const Lanes *d, *dmin, *group_d, *group_m;
+  PanelView(const IntPanel& p, std::size_t v)
+      : codes(&p.codes[0][v]),
+        start(&p.start[0][v]),
+        scales(&p.scales[0][v]),
+        mins(&p.mins[0][v]),
+        d(&p.d[v]),
+        dmin(&p.dmin[v]),
+        group_d(&p.group_d[0][v]),
+        group_m(&p.group_m[0][v]) {}
+};
+
+// Dots of group g of `Width` values with each token; `x` points at the block.
 template <std::size_t Width, std::size_t Vectors, std::size_t Tokens>
-STRATA_INLINE void group_dots(const IntPanel& panel, std::size_t v, std::size_t g,
-                              const QuantizedRow* x, std::size_t at, Tile<Vectors, Tokens>& dots) {
+STRATA_INLINE void group_dots(const PanelView& panel, std::size_t g, const std::uint8_t* const* x,
+                              Tile<Vectors, Tokens>& dots) {
   for (std::size_t i = 0; i < Vectors; ++i)
-    for (std::size_t t = 0; t < Tokens; ++t) dots.whole[i][t] = panel.start[g][v + i];
-  for (std::size_t k = 0; k < Width; k += 4) {
+    for (std::size_t t = 0; t < Tokens; ++t) dots.whole[i][t] = panel.start[g * kVectors + i];
+  const IntLanes* at = panel.codes + g * (Width / 4) * kVectors;
+  const std::uint8_t* in[Tokens];
+  for (std::size_t t = 0; t < Tokens; ++t) in[t] = x[t] + g * Width;
+#pragma GCC unroll 8
+  for (std::size_t k = 0; k < Width / 4; ++k) {
     IntLanes codes[Vectors];
-    for (std::size_t i = 0; i < Vectors; ++i) codes[i] = panel.codes[(g * Width + k) / 4][v + i];
+    for (std::size_t i = 0; i < Vectors; ++i) codes[i] = at[k * kVectors + i];
     for (std::size_t t = 0; t < Tokens; ++t)
       for (std::size_t i = 0; i < Vectors; ++i)
-        dots.whole[i][t] = dot4(dots.whole[i][t], x[t].biased + at + g * Width + k, codes[i]);
+        dots.whole[i][t] = dot4(dots.whole[i][t], in[t] + 4 * k, codes[i]);
+  }
+}
+
+// The same of 16-bit inputs and groups of 32.
+template <std::size_t Vectors, std::size_t Tokens>
+STRATA_INLINE void word_dots(const PanelView& panel, std::size_t g, const std::int16_t* const* x,
+                             Tile<Vectors, Tokens>& dots) {
+  for (std::size_t i = 0; i < Vectors; ++i)
+    for (std::size_t t = 0; t < Tokens; ++t) dots.whole[i][t] = all_int(0);
+  const IntLanes* at = panel.codes + g * 16 * kVectors;
+  const std::int16_t* in[Tokens];
+  for (std::size_t t = 0; t < Tokens; ++t) in[t] = x[t] + g * 32;
+#pragma GCC unroll 8
+  for (std::size_t k = 0; k < 16; ++k) {
+    IntLanes codes[Vectors];
+    for (std::size_t i = 0; i < Vectors; ++i) codes[i] = at[k * kVectors + i];
+    for (std::size_t t = 0; t < Tokens; ++t)
+      for (std::size_t i = 0; i < Vectors; ++i)
+        dots.whole[i][t] = dot2(dots.whole[i][t], codes[i], in[t] + 2 * k);
   }
 }
 
 // One block, formats with integer scales.
 template <std::size_t Width, bool Minima, std::size_t Vectors, std::size_t Tokens>
-STRATA_INLINE void integer_block(const IntPanel& panel, std::size_t v, const QuantizedRow* x,
-                                 std::size_t at, Lanes (*acc)[Tokens]) {
+STRATA_INLINE void integer_block(const PanelView& panel, const QuantizedRow* x, std::size_t at,
+                                 Lanes (*acc)[Tokens]) {
+  const std::uint8_t* in[Tokens];
+  for (std::size_t t = 0; t < Tokens; ++t) in[t] = x[t].biased + at;
   Tile<Vectors, Tokens> total;
   for (std::size_t i = 0; i < Vectors; ++i)
     for (std::size_t t = 0; t < Tokens; ++t) total.whole[i][t] = all_int(0);
   for (std::size_t g = 0; g < kBlock / Width; ++g) {
     Tile<Vectors, Tokens> dots;
-    group_dots<Width>(panel, v, g, x, at, dots);
+    group_dots<Width>(panel, g, in, dots);
     for (std::size_t i = 0; i < Vectors; ++i)
       for (std::size_t t = 0; t < Tokens; ++t)
-        total.whole[i][t] += dots.whole[i][t] * panel.scales[g][v + i];
+        total.whole[i][t] += dots.whole[i][t] * panel.scales[g * kVectors + i];
   }
   for (std::size_t t = 0; t < Tokens; ++t) {
     const Lanes dx = all(x[t].scales[at / kBlock]);
     for (std::size_t i = 0; i < Vectors; ++i) {
-      acc[i][t] = fma_lanes(to_float(total.whole[i][t]), panel.d[v + i] * dx, acc[i][t]);
+      acc[i][t] = fma_lanes(to_float(total.whole[i][t]), panel.d[i] * dx, acc[i][t]);
       if constexpr (Minima) {
-        const std::int16_t* sums = Width == 32 ? x[t].sums32 : x[t].sums16;
+        const std::int16_t* sums = (Width == 32 ? x[t].sums32 : x[t].sums16) + at / Width;
         IntLanes low = all_int(0);
         for (std::size_t g = 0; g < kBlock / Width; g += 2)
-          low = dot2(low, panel.mins[g / 2][v + i], sums + at / Width + g);
-        acc[i][t] = fma_lanes(to_float(low), -(panel.dmin[v + i] * dx), acc[i][t]);
+          low = dot2(low, panel.mins[g / 2 * kVectors + i], sums + g);
+        acc[i][t] = fma_lanes(to_float(low), -(panel.dmin[i] * dx), acc[i][t]);
       }
     }
   }
 }
 
-// Dots of group g of 16-bit inputs.
-template <std::size_t Vectors, std::size_t Tokens>
-STRATA_INLINE void word_dots(const IntPanel& panel, std::size_t v, std::size_t g,
-                             const QuantizedRow* x, std::size_t at, Tile<Vectors, Tokens>& dots) {
-  for (std::size_t i = 0; i < Vectors; ++i)
-    for (std::size_t t = 0; t < Tokens; ++t) dots.whole[i][t] = all_int(0);
-  for (std::size_t k = 0; k < 32; k += 2) {
-    IntLanes codes[Vectors];
-    for (std::size_t i = 0; i < Vectors; ++i) codes[i] = panel.codes[(g * 32 + k) / 2][v + i];
-    for (std::size_t t = 0; t < Tokens; ++t)
-      for (std::size_t i = 0; i < Vectors; ++i)
-        dots.whole[i][t] = dot2(dots.whole[i][t], codes[i], x[t].words + at + g * 32 + k);
-  }
-}
-
 // The same for formats with a float scale for each 32 values.
 template <bool Minima, bool Words, std::size_t Vectors, std::size_t Tokens>
-STRATA_INLINE void float_block(const IntPanel& panel, std::size_t v, std::size_t groups,
-                               const QuantizedRow* x, std::size_t at, Lanes (*acc)[Tokens]) {
+STRATA_INLINE void float_block(const PanelView& panel, std::size_t groups, const QuantizedRow* x,
+                               std::size_t at, Lanes (*acc)[Tokens]) {
+  const std::uint8_t* bytes[Tokens];
+  const std::int16_t* words[Tokens];
+  const float *scales[Tokens], *scaled_sums[Tokens];
+  for (std::size_t t = 0; t < Tokens; ++t) {
+    if constexpr (Words) {
+      words[t] = x[t].words + at;
+    } else {
+      bytes[t] = x[t].biased + at;
+    }
+    scales[t] = x[t].scales + at / 32;
+    scaled_sums[t] = x[t].scaled_sums + at / 32;
+  }
   for (std::size_t g = 0; g < groups; ++g) {
     Tile<Vectors, Tokens> dots;
     if constexpr (Words) {
-      word_dots(panel, v, g, x, at, dots);
+      word_dots(panel, g, words, dots);
     } else {
-      group_dots<32>(panel, v, g, x, at, dots);
+      group_dots<32>(panel, g, bytes, dots);
     }
     for (std::size_t t = 0; t < Tokens; ++t) {
-      const Lanes dx = all(x[t].scales[at / 32 + g]);
+      const Lanes dx = all(scales[t][g]);
       for (std::size_t i = 0; i < Vectors; ++i) {
-        acc[i][t] = fma_lanes(to_float(dots.whole[i][t]), panel.group_d[g][v + i] * dx, acc[i][t]);
+        acc[i][t] =
+            fma_lanes(to_float(dots.whole[i][t]), panel.group_d[g * kVectors + i] * dx, acc[i][t]);
         if constexpr (Minima)
-          acc[i][t] =
-              fma_lanes(panel.group_m[g][v + i], all(x[t].scaled_sums[at / 32 + g]), acc[i][t]);
+          acc[i][t] = fma_lanes(panel.group_m[g * kVectors + i], all(scaled_sums[t][g]), acc[i][t]);
       }
     }
   }
@@ -242,32 +279,31 @@ enum class TileKind {
   integers32_minima
 };
 
-// A block of the panel's vectors from v on (rows of them) for `Tokens` tokens, added to y.
+// A block of the panel's vectors from v on for `Tokens` tokens, added to sums[token][row].
 template <TileKind Kind, std::size_t Vectors, std::size_t Tokens>
-static void block_tile(const IntPanel& panel, std::size_t v, std::size_t rows, std::size_t groups,
-                       const QuantizedRow* x, std::size_t at, float* const* y) {
+static void block_tile(const IntPanel& panel, std::size_t v, std::size_t groups,
+                       const QuantizedRow* x, std::size_t at, float* sums) {
   Lanes acc[Vectors][Tokens];
-  const auto place = [&](std::size_t i, std::size_t t) { return y[t] + (v + i) * kLanes; };
-  const auto count = [&](std::size_t i) { return std::min(kLanes, rows - i * kLanes); };
+  const auto place = [&](std::size_t i, std::size_t t) {
+    return sums + t * kPanelRows + (v + i) * kLanes;
+  };
   for (std::size_t i = 0; i < Vectors; ++i)
-    for (std::size_t t = 0; t < Tokens; ++t)
-      acc[i][t] = at == 0 ? all(0.0f) : load_run(place(i, t), count(i));
+    for (std::size_t t = 0; t < Tokens; ++t) acc[i][t] = at == 0 ? all(0.0f) : load(place(i, t));
+  const PanelView view(panel, v);
   using enum TileKind;
   if constexpr (Kind == floats || Kind == floats_minima || Kind == words) {
-    float_block<Kind == floats_minima, Kind == words, Vectors, Tokens>(panel, v, groups, x, at,
-                                                                       acc);
+    float_block<Kind == floats_minima, Kind == words, Vectors, Tokens>(view, groups, x, at, acc);
   } else if constexpr (Kind == integers32 || Kind == integers32_minima) {
-    integer_block<32, Kind == integers32_minima, Vectors, Tokens>(panel, v, x, at, acc);
+    integer_block<32, Kind == integers32_minima, Vectors, Tokens>(view, x, at, acc);
   } else {
-    integer_block<16, Kind == integers16_minima, Vectors, Tokens>(panel, v, x, at, acc);
+    integer_block<16, Kind == integers16_minima, Vectors, Tokens>(view, x, at, acc);
   }
   for (std::size_t i = 0; i < Vectors; ++i)
-    for (std::size_t t = 0; t < Tokens; ++t) store_run(place(i, t), acc[i][t], count(i));
+    for (std::size_t t = 0; t < Tokens; ++t) store(place(i, t), acc[i][t]);
 }
 
-using BlockTile = void (*)(const IntPanel& panel, std::size_t v, std::size_t rows,
-                           std::size_t groups, const QuantizedRow* x, std::size_t at,
-                           float* const* y);
+using BlockTile = void (*)(const IntPanel& panel, std::size_t v, std::size_t groups,
+                           const QuantizedRow* x, std::size_t at, float* sums);
 // By vectors (1 to kTileVectors) and tokens (1 to kIntTokens).
 struct TileTable {
   BlockTile of[kTileVectors][kIntTokens];
@@ -307,8 +343,10 @@ static void int_panel(const IntFormat& format, const std::byte* matrix, std::siz
   struct alignas(64) Scratch {
     IntBlock blocks[kLanes];
     IntPanel panel;
+    std::vector<float> sums;  // [tokens][kPanelRows]: close together, where y's rows are far apart
   };
   thread_local std::unique_ptr<Scratch> scratch = std::make_unique<Scratch>();
+  if (scratch->sums.size() < tokens * kPanelRows) scratch->sums.resize(tokens * kPanelRows);
   const std::byte* rows[kPanelRows];
   const std::size_t vectors = (row_count + kLanes - 1) / kLanes;
   for (std::size_t r = 0; r < vectors * kLanes; ++r)
@@ -338,11 +376,13 @@ static void int_panel(const IntFormat& format, const std::byte* matrix, std::siz
       for (std::size_t v = 0; v < vectors; v += kTileVectors) {
         const std::size_t height = vectors - v >= kTileVectors ? kTileVectors : 1;
         for (std::size_t i = v; i < std::min(vectors, v + kTileVectors); i += height)
-          tiles.of[height - 1][count - 1](scratch->panel, i, row_count - i * kLanes, groups, x + t,
-                                          at, y + t);
+          tiles.of[height - 1][count - 1](scratch->panel, i, groups, x + t, at,
+                                          scratch->sums.data() + t * kPanelRows);
       }
     }
   }
+  for (std::size_t t = 0; t < tokens; ++t)
+    std::memcpy(y[t], scratch->sums.data() + t * kPanelRows, row_count * sizeof(float));
 }
 
 #if defined(STRATA_VBMI)
