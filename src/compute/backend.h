@@ -64,6 +64,14 @@ struct Window {
   std::span<const WindowPart> parts;     // cover all rows in order, each state once
 };
 
+// A matrix product that a backend has, and how often it ran.
+struct KernelUse {
+  std::string isa, format, inputs;  // "avx2", "Q4_K", "bytes"
+  bool few_tokens = false;          // for decoding, else for prompts
+  std::string way;                  // the backend's word for how
+  std::uint64_t parts = 0;          // pieces of work since the backend was made
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -89,6 +97,8 @@ class Backend {
   // Final mixer and head of the given rows; out is [rows.size() x head.rows].
   virtual void head(const ResidualWeights& mixer, const Matrix& head,
                     std::span<const std::uint32_t> rows, std::span<float> out) = 0;
+  // Every matrix product there is for this machine.
+  virtual std::vector<KernelUse> kernels() const = 0;
   // A copy of R for bisecting: [T x streams * hidden].
   virtual void copy_residual(std::span<float> out) const = 0;
 };

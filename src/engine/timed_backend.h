@@ -56,6 +56,7 @@ class TimedBackend final : public Backend {
   void write() override;
   void head(const ResidualWeights& mixer, const Matrix& head, std::span<const std::uint32_t> rows,
             std::span<float> out) override;
+  std::vector<KernelUse> kernels() const override { return inner_->kernels(); }
   void copy_residual(std::span<float> out) const override { inner_->copy_residual(out); }
 
  private:

@@ -1,5 +1,6 @@
 // The integer kernels of every format, shape and instruction set against the plainest arithmetic
 // with the same activation quantiser.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "compute/cpu/kernels.h"
+#include "compute/cpu/registry.h"
 #include "quant/quant.h"
 
 namespace strata::cpu {
@@ -76,7 +77,11 @@ Activations quantize(const Kernels& kernels, const std::vector<float>& x, std::s
   a.rows.resize(count, width, kind);
   for (std::size_t r = 0; r < count; ++r) {
     a.views.push_back(a.rows.row(r));
-    kernels.quantize_row(x.data() + r * width, width, scale_width(kind), a.views.back());
+    if (kind == BlockKind::group_words) {
+      kernels.quantize_words(x.data() + r * width, width, a.views.back());
+    } else {
+      kernels.quantize_row(x.data() + r * width, width, scale_width(kind), a.views.back());
+    }
   }
   return a;
 }
@@ -118,52 +123,86 @@ TEST_P(IntGemm, UnpackedBlocksHaveTheDecodedValues) {
   }
 }
 
-TEST_P(IntGemm, EqualsTheSlowProductInEveryShapeAndOnEveryInstructionSet) {
-  const TensorType type = GetParam();
+INSTANTIATE_TEST_SUITE_P(Formats, IntGemm, testing::ValuesIn(int_types()),
+                         [](const auto& tested) { return std::string(to_string(tested.param)); });
+
+std::vector<KernelEntry> integer_products() {
+  std::vector<KernelEntry> entries = kernel_registry(supported_kernels());
+  std::erase_if(entries, [](const KernelEntry& e) { return e.inputs == Inputs::floats; });
+  return entries;
+}
+
+// Every integer product of the registry.
+class IntegerProduct : public testing::TestWithParam<KernelEntry> {};
+
+TEST_P(IntegerProduct, EqualsTheSlowProductAndTheOtherInstructionSets) {
+  const KernelEntry& entry = GetParam();
+  const TensorType type = entry.type;
+  const IntFormat& format = *format_for(type, entry.inputs);
   const std::size_t unit = traits(type).block_values;
+  const std::vector<std::size_t> window =
+      entry.few ? std::vector<std::size_t>{1, 2, 3, 4} : std::vector<std::size_t>{5, 12, 29};
   std::mt19937 random(2);
   for (const std::size_t blocks : {1u, 2u, 3u, 5u, 20u}) {
     const std::size_t width = blocks * std::max<std::size_t>(unit, 32);
-    for (const std::size_t rows : {1u, 3u, 15u, 16u, 37u}) {
+    for (const std::size_t rows : {1u, 3u, 15u, 16u, 37u, 70u}) {
       const auto weights = random_rows(type, rows * width, random);
       std::vector<float> decoded(rows * width);
       ASSERT_TRUE(decode(type, weights, decoded));
-      for (const std::size_t tokens : {1u, 2u, 3u, 4u, 5u, 12u, 29u}) {
+      for (const std::size_t tokens : window) {
         std::vector<float> x = random_activations(tokens * width, random);
-        if (tokens == 5)  // extremes: every byte at +-127
-          for (std::size_t i = 0; i < x.size(); ++i) x[i] = random() % 2 ? 1.0f : -1.0f;
-        std::vector<float> first;
-        for (const Kernels* kernels : supported_kernels()) {
-          const Activations a = quantize(*kernels, x, width, int_format(type)->kind);
+        if (tokens == 2 || tokens == 5)  // extremes: every input at the ends of its range
+          for (float& v : x) v = random() % 2 ? 1.0f : -1.0f;
+        const auto multiply = [&](const Kernels& kernels) {
+          const Activations a = quantize(kernels, x, width, format.kind);
           std::vector<float> y(tokens * rows, NAN);
           std::vector<float*> out(tokens);
           for (std::size_t t = 0; t < tokens; ++t) out[t] = y.data() + t * rows;
-          kernels->int_gemm(*int_format(type), weights.data(), weights.size() / rows, rows, width,
-                            a.views.data(), out.data(), tokens, weights.data());
-          if (first.empty()) first = y;
-          ASSERT_EQ(std::memcmp(first.data(), y.data(), y.size() * sizeof(float)), 0)
-              << to_string(type) << " " << kernels->isa;
-          for (std::size_t t = 0; t < tokens; ++t) {
-            for (std::size_t r = 0; r < rows; ++r) {
-              double sum = 0, magnitude = 0;
-              for (std::size_t k = 0; k < width; ++k) {
-                const double product = double{decoded[r * width + k]} * a.views[t].values[k] *
-                                       a.views[t].scales[k / scale_width(int_format(type)->kind)];
-                sum += product;
-                magnitude += std::fabs(product);
-              }
-              ASSERT_NEAR(y[t * rows + r], sum, 1e-5 * magnitude + 1e-7)
-                  << to_string(type) << " " << kernels->isa << " width " << width << " token " << t;
+          kernels.int_gemm(format, weights.data(), weights.size() / rows, rows, width,
+                           a.views.data(), out.data(), tokens, weights.data());
+          return y;
+        };
+        const std::vector<float> y = multiply(*entry.kernels);
+        ASSERT_EQ(y, multiply(kPortable)) << "not what the portable kernels give";
+        const Activations a = quantize(*entry.kernels, x, width, format.kind);
+        for (std::size_t t = 0; t < tokens; ++t)
+          for (std::size_t r = 0; r < rows; ++r) {
+            double sum = 0, magnitude = 0;
+            for (std::size_t k = 0; k < width; ++k) {
+              const double input =
+                  entry.inputs == Inputs::words ? a.views[t].words[k] : a.views[t].values[k];
+              const double product = double{decoded[r * width + k]} * input *
+                                     a.views[t].scales[k / scale_width(format.kind)];
+              sum += product;
+              magnitude += std::fabs(product);
             }
+            ASSERT_NEAR(y[t * rows + r], sum, 1e-5 * magnitude + 1e-7)
+                << "width " << width << " token " << t;
           }
-        }
       }
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, IntGemm, testing::ValuesIn(int_types()),
-                         [](const auto& tested) { return std::string(to_string(tested.param)); });
+INSTANTIATE_TEST_SUITE_P(Registry, IntegerProduct, testing::ValuesIn(integer_products()),
+                         [](const auto& tested) {
+                           const KernelEntry& e = tested.param;
+                           return fmt::format("{}_{}_{}_{}", e.kernels->isa, to_string(e.type),
+                                              to_string(e.inputs), e.few ? "few" : "many");
+                         });
+
+TEST(KernelRegistry, HasAProductForEveryFormatAndInput) {
+  for (const Kernels* kernels : supported_kernels()) {
+    for (const TypeTraits& type : all_types()) {
+      if (!can_decode(type.type)) continue;
+      for (const bool few : {true, false}) {
+        EXPECT_NE(kernels->way(type.type, Inputs::floats, few), "") << to_string(type.type);
+        EXPECT_EQ(kernels->way(type.type, Inputs::bytes, few).empty(), !int_format(type.type));
+        EXPECT_EQ(kernels->way(type.type, Inputs::words, few).empty(), !word_format(type.type));
+      }
+    }
+  }
+}
 
 TEST(QuantizeRow, RoundsSumsAndPoisons) {
   std::mt19937 random(3);

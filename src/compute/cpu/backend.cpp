@@ -151,6 +151,7 @@ void CpuBackend::multiply(std::span<const Product> products) {
     if (cut.panels > 0 && cut.panels < 8 * pool_.threads())
       cut.turns = std::max<std::size_t>(1, p.tokens / kTurnTokens);
     total += cut.panels * cut.turns;
+    parts_run_[{p.matrix.type, inputs_of(p), p.tokens <= kFewTokens}] += cut.panels * cut.turns;
     cuts.push_back(cut);
   }
   const auto cut_of = [&](std::size_t part) {
@@ -178,14 +179,31 @@ void CpuBackend::multiply(std::span<const Product> products) {
   });
 }
 
+Inputs CpuBackend::inputs_of(const Product& product) {
+  for (const Inputs inputs : {Inputs::bytes, Inputs::words}) {
+    const IntFormat* format = format_for(product.matrix.type, inputs);
+    if (format && product.bytes[format->kind]) return inputs;
+  }
+  return Inputs::floats;
+}
+
+std::vector<KernelUse> CpuBackend::kernels() const {
+  std::vector<KernelUse> uses;
+  for (const KernelEntry& e : kernel_registry(supported_kernels())) {
+    const auto run = parts_run_.find({e.type, e.inputs, e.few});
+    uses.push_back({std::string(e.kernels->isa), std::string(to_string(e.type)),
+                    std::string(to_string(e.inputs)), e.few, std::string(e.way),
+                    e.kernels == &kernels_ && run != parts_run_.end() ? run->second : 0});
+  }
+  return uses;
+}
+
 void CpuBackend::panel(const Product& product, std::size_t first_row, std::size_t height,
                        const std::byte* after) {
   const std::size_t rows = std::min<std::size_t>(height, product.matrix.rows - first_row);
-  for (const IntFormat* format :
-       {int_format(product.matrix.type), word_format(product.matrix.type)}) {
-    if (format && product.bytes[format->kind])
-      return int_panel(product, *format, first_row, rows, after);
-  }
+  const Inputs inputs = inputs_of(product);
+  if (const IntFormat* format = format_for(product.matrix.type, inputs))
+    return int_panel(product, *format, first_row, rows, after);
   float_panel(product, first_row, rows, after);
 }
 

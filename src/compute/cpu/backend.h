@@ -4,13 +4,16 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/thread_pool.h"
 #include "compute/backend.h"
 #include "compute/cpu/int_blocks.h"
 #include "compute/cpu/kernels.h"
+#include "compute/cpu/registry.h"
 #include "compute/cpu/state.h"
 
 namespace strata::cpu {
@@ -47,6 +50,7 @@ class CpuBackend final : public Backend {
   void write() override;
   void head(const ResidualWeights& mixer, const Matrix& head, std::span<const std::uint32_t> rows,
             std::span<float> out) override;
+  std::vector<KernelUse> kernels() const override;
   void copy_residual(std::span<float> out) const override;
 
  private:
@@ -95,6 +99,7 @@ class CpuBackend final : public Backend {
   void allocate(std::size_t rows);
   static void point(Pointers& pointers, Rows& rows, std::size_t count);
   void multiply(std::span<const Product> products);
+  static Inputs inputs_of(const Product& product);
   // At most `height` outputs from `first_row` on; `after` is what will be read next.
   void panel(const Product& product, std::size_t first_row, std::size_t height,
              const std::byte* after);
@@ -133,6 +138,7 @@ class CpuBackend final : public Backend {
   NetworkShape shape_;
   const Kernels& kernels_;
   ThreadPool pool_;
+  std::map<std::tuple<TensorType, Inputs, bool>, std::uint64_t> parts_run_;
 
   // The window
   std::size_t rows_ = 0;

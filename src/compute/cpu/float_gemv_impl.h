@@ -124,26 +124,34 @@ static void float_rows_of(const std::byte* matrix, std::size_t row_bytes, std::s
   }
 }
 
-// False for types and depths that have no such way.
+struct FloatGemv {
+  std::size_t step = 0;  // inputs that the depth must be a multiple of
+  void (*run)(const std::byte* matrix, std::size_t row_bytes, std::size_t row_count,
+              std::size_t depth, const float* const* x, float* const* y, std::size_t tokens,
+              const std::byte* after) = nullptr;
+  explicit operator bool() const { return run != nullptr; }
+};
+// Empty for types that go through panels.
+static FloatGemv float_gemv_of(TensorType type) {
+  switch (type) {
+    case TensorType::F32:
+      return {TurnedF32::step, float_rows_of<TurnedF32>};
+    case TensorType::BF16:
+      return {TurnedBF16::step, float_rows_of<TurnedBF16>};
+    case TensorType::F16:
+      return {TurnedF16::step, float_rows_of<TurnedF16>};
+    case TensorType::Q8_0:
+      return {TurnedQ8_0::step, float_rows_of<TurnedQ8_0>};
+    default:
+      return {};
+  }
+}
+
 static bool float_gemv(TensorType type, const std::byte* matrix, std::size_t row_bytes,
                        std::size_t row_count, std::size_t depth, const float* const* x,
                        float* const* y, std::size_t tokens, const std::byte* after) {
-  if (tokens > kFewTokens) return false;
-  const auto run = [&](auto of) {
-    if (depth % decltype(of)::step != 0) return false;
-    float_rows_of<decltype(of)>(matrix, row_bytes, row_count, depth, x, y, tokens, after);
-    return true;
-  };
-  switch (type) {
-    case TensorType::F32:
-      return run(TurnedF32{});
-    case TensorType::BF16:
-      return run(TurnedBF16{});
-    case TensorType::F16:
-      return run(TurnedF16{});
-    case TensorType::Q8_0:
-      return run(TurnedQ8_0{});
-    default:
-      return false;
-  }
+  const FloatGemv gemv = float_gemv_of(type);
+  if (tokens > kFewTokens || !gemv || depth % gemv.step != 0) return false;
+  gemv.run(matrix, row_bytes, row_count, depth, x, y, tokens, after);
+  return true;
 }

@@ -389,6 +389,14 @@ static void int_panel(const IntFormat& format, const std::byte* matrix, std::siz
 #include "compute/cpu/int_gemv_impl.h"
 #endif
 
+static bool has_gemv([[maybe_unused]] const IntFormat& format) {
+#if defined(STRATA_VBMI)
+  return gemv_of(format) != nullptr;
+#else
+  return false;
+#endif
+}
+
 static void int_gemm(const IntFormat& format, const std::byte* matrix, std::size_t row_bytes,
                      std::size_t row_count, std::size_t width, const QuantizedRow* x,
                      float* const* y, std::size_t tokens, [[maybe_unused]] const std::byte* after) {

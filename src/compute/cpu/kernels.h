@@ -23,6 +23,13 @@ constexpr std::size_t kRun = 128;      // inputs of a run of float products
 constexpr std::size_t kFewTokens = 4;  // as many do without panels where there is a way
 constexpr std::size_t kInt8LoopProducts = 16 * 64;  // of one iteration of int8_loop
 
+// What a product's activations are made of.
+enum class Inputs : std::uint8_t { bytes, words, floats };
+constexpr std::size_t kInputKinds = 3;
+constexpr std::string_view to_string(Inputs inputs) {
+  return inputs == Inputs::bytes ? "bytes" : inputs == Inputs::words ? "words" : "floats";
+}
+
 // One token of one head: state = decay * state + k (beta (v - k . decayed state)), out = q . state.
 struct DeltaStep {
   const float *q = nullptr, *k = nullptr;  // [key_dim]
@@ -33,6 +40,9 @@ struct DeltaStep {
 
 struct Kernels {
   std::string_view isa;
+  // How these tables multiply a format, for a few tokens or for more: "rows" (in registers),
+  // "panels" (unpacked), "decoded panels"; empty where the format has no such product.
+  std::string_view (*way)(TensorType type, Inputs inputs, bool few);
 
   // y[t][r] = or += sum over k of panel[k][r] x[t][k], r < rows <= kPanelRows, t < tokens. The
   // panel is [depth][kPanelRows]; `first` is =.

@@ -307,9 +307,13 @@ STRATA_INLINE void pack_q8_0(const std::byte* const* rows, std::size_t k, std::s
   }
 }
 
+static bool has_pack(TensorType type) {
+  return type == TensorType::F32 || type == TensorType::BF16 || type == TensorType::Q8_0;
+}
+
 // False for types and depths that have no short way: they are decoded first.
 static bool pack(TensorType type, const std::byte* const* rows, std::size_t depth, float* panel) {
-  if (depth % 32 != 0) return false;
+  if (depth % 32 != 0 || !has_pack(type)) return false;
   const auto each = [&](std::size_t step, const auto& body) {
     for (std::size_t k = 0; k < depth; k += step) body(k, panel + k * kPanelRows);
     return true;
@@ -582,9 +586,20 @@ static void weigh_rows(const float* const* rows, std::size_t count, std::size_t 
 // The products.
 #include "compute/cpu/int_gemm_impl.h"
 
+static std::string_view way(TensorType type, Inputs inputs, bool few) {
+  if (inputs == Inputs::floats) {
+    if (few && float_gemv_of(type)) return "rows";
+    return has_pack(type) ? "panels" : "decoded panels";
+  }
+  const IntFormat* format = inputs == Inputs::bytes ? int_format(type) : word_format(type);
+  if (!format) return "";
+  return few && has_gemv(*format) ? "rows" : "panels";
+}
+
 static constexpr Kernels make_table(std::string_view isa) {
   Kernels table{};
   table.isa = isa;
+  table.way = way;
   table.gemm = gemm;
   table.pack = pack;
   table.float_gemv = float_gemv;
