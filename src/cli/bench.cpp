@@ -35,7 +35,7 @@ struct BenchArguments {
   double quiet = 3;  // percent
   std::string text;
   std::string weights = "auto";
-  bool parts = false, csv = false, json = false;
+  bool parts = false, kernels = false, csv = false, json = false;
 };
 
 constexpr std::uint32_t kMostAttempts = 3;  // times the repetitions, when runs are disturbed
@@ -164,6 +164,15 @@ class Bench {
   std::vector<MachineLimits> probes_;
 };
 
+// Every matrix product of this machine, and the work it had in this run.
+void print_kernels(const std::vector<KernelUse>& kernels) {
+  fmt::print("\n| format | inputs | tokens | instruction set | how | parts run |\n");
+  fmt::print("| --- | --- | --- | --- | --- | ---: |\n");
+  for (const KernelUse& k : kernels)
+    fmt::print("| {} | {} | {} | {} | {} | {} |\n", k.format, k.inputs,
+               k.few_tokens ? "few" : "many", k.isa, k.way, k.parts);
+}
+
 Result<int> run_bench(BenchArguments& arguments) {
   STRATA_ASSIGN(arguments.benchmark.model_path, model_or_default(arguments.benchmark.model_path));
   STRATA_ASSIGN(arguments.benchmark.residence, residence_from(arguments.weights));
@@ -190,6 +199,7 @@ Result<int> run_bench(BenchArguments& arguments) {
     report->outcome(outcome);
   }
   report->finish(bench.probes());
+  if (arguments.kernels) print_kernels(benchmark->kernels());
   return 0;
 }
 
@@ -238,8 +248,11 @@ void add_options(CLI::App& command, BenchArguments& a) {
   command.add_option("--text", a.text, "A file whose tokens are read instead of random ones");
   add_table_options(command, a.benchmark.ngram_table);
   command.add_flag("--parts", a.parts, "Also time and bytes of each part of the network");
+  CLI::Option* kernels = command.add_flag(
+      "--kernels", a.kernels, "Also every matrix product there is, and which ones this run used");
   CLI::Option* json = command.add_flag("--json", a.json, "One JSON object instead of a table");
-  command.add_flag("--csv", a.csv, "CSV instead of a table")->excludes(json);
+  command.add_flag("--csv", a.csv, "CSV instead of a table")->excludes(json)->excludes(kernels);
+  kernels->excludes(json);
 }
 
 }  // namespace

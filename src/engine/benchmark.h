@@ -45,6 +45,7 @@ class Benchmark {
   std::uint32_t threads() const { return backend_.threads(); }
   std::string isa() const { return backend_.isa(); }
   std::uint32_t chunk() const { return chunk_; }
+  std::vector<KernelUse> kernels() const { return backend_.kernels(); }
   // Reads these, again and again, instead of random tokens; all inside the vocabulary.
   void use_tokens(std::vector<std::int32_t> ids) { ids_ = std::move(ids); }
 
