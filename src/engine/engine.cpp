@@ -129,6 +129,32 @@ Status check_file() {
               *lost);
 }
 
+// Biases and what is asked about probabilities.
+Status check_scores(const Request& request, const EngineFacts& facts) {
+  if (request.logprobs.value_or(0) > kMaxTopLogprobs) {
+    return fail(ErrorCode::invalid_argument, "{} alternatives for each token; at most {} are given",
+                *request.logprobs, kMaxTopLogprobs);
+  }
+  std::vector<bool> seen(request.logit_bias.empty() ? 0 : facts.vocabulary);
+  std::size_t banned = 0;
+  for (const LogitBias& bias : request.logit_bias) {
+    if (bias.id < 0 || static_cast<std::uint32_t>(bias.id) >= facts.vocabulary) {
+      return fail(ErrorCode::invalid_argument,
+                  "logit_bias names the token id {}, outside the vocabulary of {}", bias.id,
+                  facts.vocabulary);
+    }
+    if (!std::isfinite(bias.bias))
+      return fail(ErrorCode::invalid_argument, "logit_bias of token {} is no number", bias.id);
+    if (seen[static_cast<std::size_t>(bias.id)])
+      return fail(ErrorCode::invalid_argument, "logit_bias names token {} twice", bias.id);
+    seen[static_cast<std::size_t>(bias.id)] = true;
+    if (bias.bias <= kBan) ++banned;
+  }
+  if (banned > 0 && banned == facts.vocabulary)
+    return fail(ErrorCode::invalid_argument, "logit_bias bans every token of the vocabulary");
+  return {};
+}
+
 class LocalEngine final : public Engine {
  public:
   LocalEngine(Network network, Tokenizer tokenizer, std::unique_ptr<Backend> backend,
@@ -173,7 +199,6 @@ class LocalEngine final : public Engine {
   const Tokenizer& tokenizer() const override { return tokenizer_; }
 
  private:
-  Status check_scores(const Request& request) const;
   void work();
   void start_waiting(std::unique_lock<std::mutex>& lock);
   void drop_cancelled(std::unique_lock<std::mutex>& lock);
@@ -207,61 +232,12 @@ class LocalEngine final : public Engine {
   std::thread worker_;           // last: starts when everything stands
 };
 
-// Biases and what is asked about probabilities.
-Status LocalEngine::check_scores(const Request& request) const {
-  if (request.logprobs.value_or(0) > kMaxTopLogprobs) {
-    return fail(ErrorCode::invalid_argument, "{} alternatives for each token; at most {} are given",
-                *request.logprobs, kMaxTopLogprobs);
-  }
-  std::vector<bool> seen(request.logit_bias.empty() ? 0 : facts_.vocabulary);
-  std::size_t banned = 0;
-  for (const LogitBias& bias : request.logit_bias) {
-    if (bias.id < 0 || static_cast<std::uint32_t>(bias.id) >= facts_.vocabulary) {
-      return fail(ErrorCode::invalid_argument,
-                  "logit_bias names the token id {}, outside the vocabulary of {}", bias.id,
-                  facts_.vocabulary);
-    }
-    if (!std::isfinite(bias.bias))
-      return fail(ErrorCode::invalid_argument, "logit_bias of token {} is no number", bias.id);
-    if (seen[static_cast<std::size_t>(bias.id)])
-      return fail(ErrorCode::invalid_argument, "logit_bias names token {} twice", bias.id);
-    seen[static_cast<std::size_t>(bias.id)] = true;
-    if (bias.bias <= kBan) ++banned;
-  }
-  if (banned > 0 && banned == facts_.vocabulary)
-    return fail(ErrorCode::invalid_argument, "logit_bias bans every token of the vocabulary");
-  return {};
-}
-
 Result<RequestId> LocalEngine::submit(Request request, std::shared_ptr<Listener> listener) {
   if (!listener) return fail(ErrorCode::invalid_argument, "a request needs a listener");
   STRATA_TRY(check_file());
-  STRATA_TRY(validate(request.sampling));
-  STRATA_TRY(check_scores(request));
-  if (request.prompt.empty())
-    return fail(ErrorCode::invalid_argument, "the prompt is empty; at least one token is needed");
-  for (const std::vector<TokenId>* ids : {&request.prompt, &request.stop_ids}) {
-    for (const TokenId id : *ids) {
-      if (id < 0 || static_cast<std::uint32_t>(id) >= facts_.vocabulary) {
-        return fail(ErrorCode::invalid_argument, "token id {} is outside the vocabulary of {}", id,
-                    facts_.vocabulary);
-      }
-    }
-  }
+  STRATA_TRY(check_request(request, facts_));
   const std::size_t prompt = request.prompt.size();
-  if (prompt >= facts_.context) {
-    return fail(ErrorCode::exhausted,
-                "the prompt has {} tokens but the context holds {}, and an answer needs at least "
-                "one of them; shorten the prompt or start with a larger --ctx",
-                prompt, facts_.context);
-  }
   const std::size_t room = facts_.context - prompt;
-  if (request.max_tokens > room) {
-    return fail(ErrorCode::exhausted,
-                "the prompt's {} tokens and max_tokens {} exceed the context of {}; ask for at "
-                "most {}",
-                prompt, request.max_tokens, facts_.context, room);
-  }
   auto job = std::make_unique<Job>();
   job->limit = request.max_tokens > 0 ? request.max_tokens : static_cast<std::uint32_t>(room);
   job->completion.prompt_tokens = static_cast<std::uint32_t>(prompt);
@@ -465,6 +441,36 @@ void LocalEngine::finish(std::unique_lock<std::mutex>& lock, RequestId id, Finis
 }
 
 }  // namespace
+
+Status check_request(const Request& request, const EngineFacts& facts) {
+  STRATA_TRY(validate(request.sampling));
+  STRATA_TRY(check_scores(request, facts));
+  if (request.prompt.empty())
+    return fail(ErrorCode::invalid_argument, "the prompt is empty; at least one token is needed");
+  for (const std::vector<TokenId>* ids : {&request.prompt, &request.stop_ids}) {
+    for (const TokenId id : *ids) {
+      if (id < 0 || static_cast<std::uint32_t>(id) >= facts.vocabulary) {
+        return fail(ErrorCode::invalid_argument, "token id {} is outside the vocabulary of {}", id,
+                    facts.vocabulary);
+      }
+    }
+  }
+  const std::size_t prompt = request.prompt.size();
+  if (prompt >= facts.context) {
+    return fail(ErrorCode::exhausted,
+                "the prompt has {} tokens but the context holds {}, and an answer needs at least "
+                "one of them; shorten the prompt or start with a larger --ctx",
+                prompt, facts.context);
+  }
+  const std::size_t room = facts.context - prompt;
+  if (request.max_tokens > room) {
+    return fail(ErrorCode::exhausted,
+                "the prompt's {} tokens and max_tokens {} exceed the context of {}; ask for at "
+                "most {}",
+                prompt, request.max_tokens, facts.context, room);
+  }
+  return {};
+}
 
 std::string_view to_string(FinishReason reason) {
   switch (reason) {

@@ -134,6 +134,10 @@ struct EngineFacts {
   std::vector<TokenId> stop_ids;  // the model file's own
 };
 
+// Whether an engine of these facts takes the request: `invalid_argument`, or `exhausted` when it
+// does not fit the context.
+Status check_request(const Request& request, const EngineFacts& facts);
+
 struct EngineCounters {
   std::uint32_t running = 0;
   std::uint32_t waiting = 0;
