@@ -1,0 +1,126 @@
+// OpenAI's Responses: the request to the neutral form, the neutral events to response objects and
+// their event stream, responses that are stored, continued, run in the background and cancelled.
+// docs/api.md lists every field.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "server/answer_json.h"
+#include "server/openai_chat.h"
+#include "server/request_fields.h"
+#include "server/response_store.h"
+#include "server/serial_worker.h"
+
+namespace strata::server {
+
+inline constexpr std::size_t kMaxMetadata = 16;        // pairs
+inline constexpr std::size_t kMaxMetadataKey = 64;     // bytes
+inline constexpr std::size_t kMaxMetadataValue = 512;  // bytes
+inline constexpr std::size_t kMaxBackground = 64;      // responses that run or wait
+
+struct ResponsesRequest {
+  ChatRequest chat;          // its conversation holds this request's own input only
+  boost::json::array input;  // as items, each with an id
+  boost::json::object echo;  // members of the response object that repeat the request
+  std::string model;
+  std::string previous;                           // previous_response_id
+  std::set<std::string> custom_tools;             // their calls are free text
+  std::map<std::string, std::string> namespaces;  // "space.name" of a tool to its space
+  std::set<std::string> left_out;                 // types of tools that run elsewhere
+  bool stream = false;
+  bool store = true;
+  bool background = false;
+  bool encrypted_reasoning = false;  // include: reasoning.encrypted_content
+};
+
+std::span<const Field> openai_responses_fields();
+Answer<ResponsesRequest> parse_openai_responses(std::string_view body,
+                                                const RequestDefaults& defaults);
+// Items of earlier responses or of a request to messages, behind those that are there.
+Answer<void> append_items(const boost::json::array& items, std::string_view place,
+                          std::vector<chat::Message>& messages);
+
+// Builds one response object while its answer comes, and tells every step as an event.
+class ResponseBuilder final : public ChatObserver {
+ public:
+  using Send = std::function<void(std::string_view event, const boost::json::object& data)>;
+  using End = std::function<void(const ResponseBuilder&)>;
+
+  ResponseBuilder(const ResponsesRequest& request, std::string model, const Tokenizer& tokenizer,
+                  Send send, End end);
+
+  void begin();  // response.created, response.in_progress
+  // One more response.in_progress, for clients whose idle timers count events.
+  std::string still_here();
+  void chances(const TokenChances& chances) override;
+  void event(const chat::OutputEvent& event) override;
+  void finished(const ChatResult& result) override;
+  void set_status(std::string_view status) { response_["status"] = std::string(status); }
+
+  const std::string& id() const { return id_; }
+  const boost::json::object& response() const { return response_; }
+  const std::optional<ApiError>& failure() const { return failure_; }
+
+ private:
+  void emit(std::string_view type, boost::json::object data);
+  void open_item(std::string_view kind, boost::json::object item);
+  void close_item(std::string_view status);
+  void add_text(std::string_view kind, const std::string& text);
+  void begin_call(const chat::OutputEvent& event);
+  void add_arguments(const std::string& text);
+  boost::json::object place() const;
+
+  std::string id_ = new_id("resp_");
+  boost::json::object response_;
+  std::set<std::string> custom_tools_;
+  std::map<std::string, std::string> namespaces_;
+  bool encrypted_reasoning_;
+  bool logprobs_;
+  const Tokenizer& tokenizer_;
+  Send send_;
+  End end_;
+  std::uint64_t sequence_ = 0;
+  std::string open_;  // the open item's type, empty if none is
+  std::string text_;  // of the open item: text or arguments
+  boost::json::array pending_logprobs_, item_logprobs_;
+  std::optional<ApiError> failure_;
+};
+
+// All responses of a server.
+class Responses : public std::enable_shared_from_this<Responses> {
+ public:
+  explicit Responses(std::unique_ptr<ResponseStore> store) : store_(std::move(store)) {}
+
+  void create(const ServicePtr& service, const HttpRequest& request, const Writer& writer);
+  void get(const std::string& id, const Writer& writer);
+  void input_items(const std::string& id, std::string_view query, const Writer& writer);
+  void remove(const std::string& id, const Writer& writer);
+  void cancel(const std::string& id, const Writer& writer);
+  // No background response runs any more. Before the engine goes.
+  void stop() { worker_.stop(); }
+
+ private:
+  struct Running {
+    ServicePtr service;
+    std::vector<RequestId> ids;
+    bool background = false;
+    bool forget = false;  // deleted meanwhile
+  };
+  Answer<void> add_history(ResponsesRequest& request);
+  void save(const ResponsesRequest& request, const boost::json::object& response);
+  void ended(const ResponsesRequest& request, const boost::json::object& response);
+
+  std::unique_ptr<ResponseStore> store_;
+  SerialWorker worker_;  // runs background responses
+  std::mutex mutex_;
+  std::map<std::string, Running> running_;
+  std::set<std::string> told_;  // types of tools that were left out, logged once
+};
+
+}  // namespace strata::server
