@@ -29,6 +29,8 @@ find_package(spdlog REQUIRED)
 find_package(tl-expected REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(Boost 1.81 REQUIRED COMPONENTS json)
+find_package(SQLite3 REQUIRED)
+find_package(OpenSSL REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
@@ -81,7 +83,8 @@ function(strata_program name)
 endfunction()
 
 # strata_tests(FOLDER): tests/FOLDER/*_test.cpp as the program test_FOLDER, run by ctest; and each
-# tests/FOLDER/NAME_main.cpp as the program FOLDER_NAME, which scripts of tests/peers use.
+# tests/FOLDER/NAME_main.cpp as the program FOLDER_NAME, which scripts of tests/peers use; tests of
+# the folder find its path in STRATA_HELPER_NAME.
 function(strata_tests folder)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${folder}/*_test.cpp)
   if(NOT sources)
@@ -110,6 +113,10 @@ function(strata_tests folder)
     string(REGEX REPLACE "_main\\.cpp$" "" name ${name})
     add_executable(${folder}_${name} ${helper})
     target_link_libraries(${folder}_${name} PRIVATE strata_${folder} strata_options)
+    string(TOUPPER ${name} upper)
+    add_dependencies(test_${folder} ${folder}_${name})
+    target_compile_definitions(test_${folder} PRIVATE
+      STRATA_HELPER_${upper}="$<TARGET_FILE:${folder}_${name}>")
   endforeach()
 endfunction()
 

@@ -13,12 +13,18 @@ case "${1:-}" in
     echo openai-client
     echo anthropic-client
     echo ai-sdk
+    echo python-clients
+    echo blackbox
     echo idle
     echo evaluation
+    [[ "${2:-0}" != 1 ]] || echo load
     ;;
   openai-client) exec node tests/e2e/openai_client.mjs ;;
   anthropic-client) exec node tests/e2e/anthropic_client.mjs ;;
   ai-sdk) exec node tests/e2e/ai_sdk.mjs ;;
+  python-clients) exec .venv/bin/python tests/e2e/python_clients.py ;;
+  blackbox) exec node tests/e2e/blackbox.mjs ;;
+  load) exec node tests/e2e/load.mjs ;;
   idle) exec node tests/e2e/idle.mjs ;;
   # at least 175 of the 200 prompts, and 42 of the 44 tool calls
   evaluation) exec node tests/e2e/eval.mjs --min 87.5 --min-tools 95.4 ;;

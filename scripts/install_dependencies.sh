@@ -14,7 +14,7 @@ build_set=(
   g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config
   ccache:ccache mold:mold # faster builds
   libboost1.81-dev libboost-json1.81-dev libcli11-dev libexpected-dev libfmt-dev libspdlog-dev
-  libutf8proc-dev liburing-dev libxxhash-dev
+  libsqlite3-dev libssl-dev libutf8proc-dev liburing-dev libxxhash-dev
 )
 test_set=(
   libgtest-dev libgmock-dev clang-format-19:clang-format-19

@@ -24,7 +24,9 @@ inline constexpr int kUsageError = 2;
 
 void register_bench(CLI::App& app, Invocation& invocation);
 void register_chat(CLI::App& app, Invocation& invocation);
+void register_config(CLI::App& app, Invocation& invocation);
 void register_convert(CLI::App& app, Invocation& invocation);
+void register_engine(CLI::App& app, Invocation& invocation);
 void register_inspect(CLI::App& app, Invocation& invocation);
 void register_logits(CLI::App& app, Invocation& invocation);
 void register_ple(CLI::App& app, Invocation& invocation);

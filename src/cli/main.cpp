@@ -79,6 +79,8 @@ int parse_and_run(int argc, char** argv) {
   app.set_version_flag("--version", version_text, "Print version, compiler and instruction sets");
   Invocation invocation;
   register_serve(app, invocation);
+  register_config(app, invocation);
+  register_engine(app, invocation);
   register_chat(app, invocation);
   register_run(app, invocation);
   register_bench(app, invocation);

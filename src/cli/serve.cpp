@@ -1,4 +1,4 @@
-// strata serve: the HTTP server over one engine in the same process.
+// strata serve: the HTTP server over an engine that is a process of its own.
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
@@ -10,18 +10,21 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
 
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/config.h"
 #include "cli/default_model.h"
-#include "cli/table_options.h"
 #include "cli/version.h"
 #include "engine/engine.h"
 #include "server/api.h"
+#include "server/engine_process.h"
 #include "server/http.h"
+#include "server/openai_responses.h"
 #include "server/service.h"
 
 namespace strata {
@@ -30,13 +33,6 @@ namespace {
 constexpr std::chrono::seconds kStopGrace{5};        // for answers on their way
 constexpr std::chrono::milliseconds kCutGrace{500};  // for the last words of those that were cut
 constexpr int kInterrupted = 130;                    // exit code of a second signal
-
-struct ServeArguments {
-  EngineOptions engine;
-  server::ServiceOptions service;
-  std::string host = "127.0.0.1";
-  std::uint16_t port = 8080;
-};
 
 // SIGINT and SIGTERM as something to wait for. The first one while serving asks for a graceful
 // stop; one while loading, or a second one, ends the process.
@@ -67,13 +63,22 @@ class StopSignal {
   static inline volatile sig_atomic_t waiting_ = 0;
 };
 
-void print_addresses(const ServeArguments& arguments, std::uint16_t port,
-                     const EngineFacts& facts) {
-  const bool v6 = arguments.host.find(':') != std::string::npos;
+void print_addresses(const Config& config, std::uint16_t port, const EngineFacts& facts) {
+  if (const std::string socket = config.text("socket"); !socket.empty()) {
+    fmt::print("{} is ready at {} ({} tokens of context)\n", facts.model_name, socket,
+               facts.context);
+    fmt::print("  try: curl --unix-socket {} http://localhost/health\n", socket);
+    std::fflush(stdout);
+    return;
+  }
+  const std::string host = config.text("host");
+  const bool v6 = host.find(':') != std::string::npos;
+  const bool tls = !config.text("tls_cert").empty();
+  const bool asks = !config.list("api_key").empty();
   const std::string base =
-      fmt::format("http://{}:{}", v6 ? "[" + arguments.host + "]" : arguments.host, port);
+      fmt::format("{}://{}:{}", tls ? "https" : "http", v6 ? "[" + host + "]" : host, port);
   fmt::print("{} is ready at {} ({} tokens of context)\n", facts.model_name, base, facts.context);
-  fmt::print("  clients: base URL {}/v1, any API key\n", base);
+  fmt::print("  clients: base URL {}/v1, {} API key\n", base, asks ? "with an" : "any");
   fmt::print(
       "  try: curl {}/v1/chat/completions -H 'Content-Type: application/json' "
       "-d '{{\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}]}}'\n",
@@ -81,25 +86,125 @@ void print_addresses(const ServeArguments& arguments, std::uint16_t port,
   std::fflush(stdout);
 }
 
-Result<int> run_serve(ServeArguments& arguments) {
-  if (!server::is_loopback(arguments.host)) {
+Status check_exposure(const Config& config) {
+  const std::string host = config.text("host");
+  if (!config.text("socket").empty() || server::is_loopback(host)) return {};
+  if (config.list("api_key").empty()) {
     return fail(ErrorCode::invalid_argument,
-                "--host {} would let other machines use this server, and it cannot ask them for a "
-                "key yet; use 127.0.0.1",
-                arguments.host);
+                "--host {} would let other machines use this server without a key; set one with "
+                "STRATA_API_KEY or 'api_key' in the configuration, or use 127.0.0.1",
+                host);
   }
+  return {};
+}
+
+server::HttpOptions http_options(const Config& config) {
   server::HttpOptions http;
-  http.host = arguments.host;
-  http.port = arguments.port;
+  http.host = config.text("host");
+  http.port = static_cast<std::uint16_t>(config.number("port"));
+  http.socket_path = config.text("socket");
+  http.tls_certificate = config.text("tls_cert");
+  http.tls_key = config.text("tls_key");
   http.threads = std::clamp(std::thread::hardware_concurrency(), 2u, 4u);
+  http.limits.body_bytes = static_cast<std::uint64_t>(config.number("body_mib")) << 20;
+  http.limits.connections = static_cast<std::size_t>(config.number("connections"));
   http.error_body = server::http_error_body;
-  // Before loading: a busy port is found at once, and clients hear that the model is loading.
-  STRATA_ASSIGN(const auto listener, server::HttpServer::listen(std::move(http)));
-  STRATA_ASSIGN(arguments.engine.model_path, model_or_default(arguments.engine.model_path));
-  STRATA_TRY(StopSignal::install());
+  return http;
+}
+
+Result<server::ApiOptions> api_options(const Config& config) {
   server::ApiOptions options;
-  options.access.bound_host = arguments.host;
   options.version = version_number();
+  options.access.bound_host = config.text("host");
+  options.access.keys = config.list("api_key");
+  options.access.allowed_hosts = config.list("allowed_hosts");
+  options.access.trusted_origins = config.list("trusted_origins");
+  options.access.cors_origins = config.list("cors_origins");
+  STRATA_ASSIGN(auto store, server::ResponseStore::open(config.text("responses_db")));
+  options.responses = std::make_shared<server::Responses>(std::move(store));
+  return options;
+}
+
+server::ServiceOptions service_options(const Config& config) {
+  server::ServiceOptions options;
+  options.sampling = config.at("sampling").value.as_object();
+  options.sampling_source = config.at("sampling").source;
+  if (const std::string effort = config.text("reasoning_effort"); !effort.empty()) {
+    options.reasoning_effort = effort;
+    options.reasoning_effort_source = config.at("reasoning_effort").source;
+  }
+  options.fit_max_tokens = config.flag("fit_max_tokens");
+  options.fit_max_tokens_source = config.at("fit_max_tokens").source;
+  options.parity = config.flag("parity");
+  options.aliases = config.list("aliases");
+  return options;
+}
+
+std::vector<std::string> child_arguments(const Config& config, const std::string& model) {
+  std::vector<std::string> words = {"engine", "--model", model, "--log-level",
+                                    config.text("log_level")};
+  for (const auto& [flag, key] :
+       {std::pair{"--ctx", "ctx"}, std::pair{"--threads", "threads"},
+        std::pair{"--parallel", "parallel"}, std::pair{"--ngram-cache", "ngram_cache"},
+        std::pair{"--ngram-depth", "ngram_depth"},
+        std::pair{"--ngram-keep-alive", "ngram_keep_alive"}}) {
+    words.emplace_back(flag);
+    words.push_back(std::to_string(config.number(key)));
+  }
+  words.emplace_back("--ngram-table");
+  words.push_back(config.text("ngram_table"));
+  if (const std::string script = config.text("script"); !script.empty()) {
+    words.push_back("--script");
+    words.push_back(script);
+  }
+  return words;
+}
+
+// The engine in this process, or a process for it.
+Result<std::unique_ptr<Engine>> open_engine(const Config& config, server::ServiceOptions& options) {
+  STRATA_ASSIGN(const std::string model, model_or_default(config.text("model")));
+  const std::string kind = config.text("engine");
+  STRATA_ASSIGN(const TableMode table, table_mode_named(config.text("ngram_table")));
+  if (kind == "inside") {
+    if (!config.text("script").empty()) {
+      return fail(ErrorCode::invalid_argument, "a script is played by an engine process only");
+    }
+    EngineOptions inside;
+    inside.model_path = model;
+    inside.context = static_cast<std::uint32_t>(config.number("ctx"));
+    inside.threads = static_cast<std::uint32_t>(config.number("threads"));
+    inside.parallel = static_cast<std::uint32_t>(config.number("parallel"));
+    inside.ngram_table.mode = table;
+    inside.ngram_table.cache_bytes = static_cast<std::uint64_t>(config.number("ngram_cache")) << 20;
+    inside.ngram_table.queue_depth = static_cast<std::uint32_t>(config.number("ngram_depth"));
+    inside.ngram_table.keep_alive_ms =
+        static_cast<std::uint32_t>(config.number("ngram_keep_alive"));
+    return Engine::open(real_files(), inside);
+  }
+  if (kind != "process") {
+    return fail(ErrorCode::invalid_argument, "'engine' is '{}'; it must be process or inside",
+                kind);
+  }
+  server::EngineProcessOptions process;
+  process.program = "/proc/self/exe";
+  process.arguments = child_arguments(config, model);
+  process.model_path = model;
+  process.silence = std::chrono::seconds(config.number("engine_silence_s"));
+  STRATA_ASSIGN(auto engine, server::EngineProcess::start(real_files(), std::move(process)));
+  options.engine_health = [raw = engine.get()] { return raw->health(); };
+  return engine;
+}
+
+Result<int> run_serve(const ConfigArguments& arguments) {
+  STRATA_ASSIGN(const Config config,
+                Config::load(real_files(), arguments.file, arguments.flags,
+                             [](const char* name) { return std::getenv(name); }));
+  STRATA_TRY(set_log_level(config.text("log_level")));
+  STRATA_TRY(check_exposure(config));
+  // Before loading: a busy port is found at once, and clients hear that the model is loading.
+  STRATA_ASSIGN(const auto listener, server::HttpServer::listen(http_options(config)));
+  STRATA_ASSIGN(server::ApiOptions options, api_options(config));
+  STRATA_TRY(StopSignal::install());
   server::Api api(std::move(options));
   STRATA_TRY(listener->start([&api](const server::HttpRequest& request,
                                     const std::shared_ptr<server::ResponseWriter>& writer) {
@@ -108,17 +213,19 @@ Result<int> run_serve(ServeArguments& arguments) {
 
   // A failure below must not leave handlers with an Api that is gone.
   const auto serve = [&]() -> Status {
-    STRATA_ASSIGN(const auto engine, Engine::open(real_files(), arguments.engine));
+    server::ServiceOptions choices = service_options(config);
+    STRATA_ASSIGN(const auto engine, open_engine(config, choices));
     STRATA_ASSIGN(std::shared_ptr<server::Service> service,
-                  server::Service::create(*engine, arguments.service));
+                  server::Service::create(*engine, std::move(choices)));
     api.set_service(service);
-    print_addresses(arguments, listener->port(), engine->facts());
+    print_addresses(config, listener->port(), engine->facts());
     StopSignal::wait();
     log_info("stopping; running answers get {} s", kStopGrace.count());
     service->close();
     listener->drain(kStopGrace);
     service->cut();
     listener->stop(kCutGrace);
+    api.stop();
     api.set_service(nullptr);
     return {};
   };
@@ -128,31 +235,33 @@ Result<int> run_serve(ServeArguments& arguments) {
   return 0;
 }
 
+Result<int> run_config(const ConfigArguments& arguments) {
+  STRATA_ASSIGN(const Config config,
+                Config::load(real_files(), arguments.file, arguments.flags,
+                             [](const char* name) { return std::getenv(name); }));
+  fmt::print("{}", config.printed());
+  return 0;
+}
+
 }  // namespace
 
 void register_serve(CLI::App& app, Invocation& invocation) {
-  auto arguments = std::make_shared<ServeArguments>();
-  CLI::App* serve = app.add_subcommand("serve", "Serve a model over HTTP (OpenAI's API)");
-  add_model_option(*serve, arguments->engine.model_path);
-  serve->add_option("--host", arguments->host, "Address to listen on")->capture_default_str();
-  serve->add_option("--port", arguments->port, "Port to listen on, 0 for any free one")
-      ->capture_default_str();
-  serve
-      ->add_option("--ctx", arguments->engine.context,
-                   "Tokens a conversation may hold, 0 for the model's own")
-      ->capture_default_str();
-  serve->add_option("--threads", arguments->engine.threads, "0 for one per usable CPU")
-      ->capture_default_str();
-  serve->add_option("--parallel", arguments->engine.parallel, "Answers made at the same time")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  serve->add_flag("--fit-max-tokens", arguments->service.fit_max_tokens,
-                  "Shorten an answer's limit to the room in the context instead of refusing it");
-  serve->add_flag("--parity", arguments->service.parity,
-                  "Pin every default that changes output, for evaluations");
-  add_table_options(*serve, arguments->engine.ngram_table);
+  auto arguments = std::make_shared<ConfigArguments>();
+  CLI::App* serve =
+      app.add_subcommand("serve", "Serve a model over HTTP (OpenAI's and Anthropic's API)");
+  add_config_options(*serve, *arguments);
   serve->callback(
       [arguments, &invocation] { invocation.run = [arguments] { return run_serve(*arguments); }; });
+}
+
+void register_config(CLI::App& app, Invocation& invocation) {
+  auto arguments = std::make_shared<ConfigArguments>();
+  CLI::App* config = app.add_subcommand(
+      "config", "Print what 'serve' would run with, and where each value comes from");
+  add_config_options(*config, *arguments);
+  config->callback([arguments, &invocation] {
+    invocation.run = [arguments] { return run_config(*arguments); };
+  });
 }
 
 }  // namespace strata

@@ -143,9 +143,9 @@ Result<server::ChatResult> Talk::ask(const std::string& text, const Print& print
   const auto start = [&]() -> server::Answer<std::vector<RequestId>> {
     auto prepared = service_->prepare(std::move(request));
     if (!prepared) return tl::unexpected(std::move(prepared).error());
-    return service_->start(
-        std::move(*prepared), [queue](std::function<void()> work) { queue->post(std::move(work)); },
-        {observer});
+    return service_->start(std::move(*prepared),
+                           [queue](std::function<void()> work) { queue->post(std::move(work)); },
+                           {observer});
   };
   const auto ids = start();
   if (!ids) {

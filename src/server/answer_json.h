@@ -17,7 +17,10 @@ namespace strata::server {
 using ServicePtr = std::shared_ptr<Service>;
 using Writer = std::shared_ptr<ResponseWriter>;
 
-inline constexpr std::string_view kKeepAlive = ": keep-alive\n\n";
+// A comment of an event stream.
+inline std::string comment() {
+  return ": keep-alive\n\n";
+}
 
 // The prefix and 24 random hexadecimal digits.
 std::string new_id(std::string_view prefix);

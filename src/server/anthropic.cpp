@@ -148,7 +148,7 @@ class StreamedAnswer final : public AnswerObserver {
     std::string text =
         sse_event("message_start", {{"type", "message_start"}, {"message", std::move(message)}});
     text += kPing;
-    writer_->begin_stream(stream_head(std::move(text)), std::string(kPing));
+    writer_->begin_stream(stream_head(std::move(text)), [] { return std::string(kPing); });
   }
   void event(const OutputEvent& event) override;
   void finished(const ChatResult& result) override;

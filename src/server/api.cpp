@@ -7,6 +7,8 @@
 #include "server/anthropic.h"
 #include "server/openai_chat.h"
 #include "server/openai_completions.h"
+#include "server/openai_responses.h"
+#include "server/query.h"
 #include "server/status_api.h"
 #include "server/token_api.h"
 
@@ -21,6 +23,7 @@ struct Call {
   StatusContext context;
   const HttpRequest& request;
   const Writer& writer;
+  const std::shared_ptr<Responses>& responses;
 
   const ServicePtr& service() const { return context.service; }
 };
@@ -38,45 +41,8 @@ void send_error(ResponseWriter& writer, const ApiError& error, std::string_view 
   writer.send(std::move(response));
 }
 
-// "%2F" to "/"; a broken escape stays as it is.
-std::string percent_decoded(std::string_view text) {
-  const auto digit = [](char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-  };
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%' && i + 2 < text.size()) {
-      const int high = digit(text[i + 1]);
-      const int low = digit(text[i + 2]);
-      if (high >= 0 && low >= 0) {
-        out.push_back(static_cast<char>(high * 16 + low));
-        i += 2;
-        continue;
-      }
-    }
-    out.push_back(text[i]);
-  }
-  return out;
-}
-
-// The value of a query's member, decoded.
-std::optional<std::string> query_value(std::string_view query, std::string_view name) {
-  while (!query.empty()) {
-    const std::size_t end = query.find('&');
-    const std::string_view pair = query.substr(0, end);
-    const std::size_t equal = pair.find('=');
-    if (pair.substr(0, equal) == name) {
-      return equal == pair.npos ? std::string() : percent_decoded(pair.substr(equal + 1));
-    }
-    if (end == query.npos) break;
-    query.remove_prefix(end + 1);
-  }
-  return std::nullopt;
-}
-
 constexpr std::string_view kModelPrefix = "/v1/models/";
+constexpr std::string_view kResponsePrefix = "/v1/responses/";
 constexpr std::string_view kSlotPrefix = "/slots/";
 
 ApiError no_such_model() {
@@ -137,6 +103,33 @@ void chat_completions(const Call& call) {
 void completions(const Call& call) {
   serve_openai_completions(call.service(), call.request, call.writer);
 }
+void responses(const Call& call) {
+  call.responses->create(call.service(), call.request, call.writer);
+}
+// "/v1/responses/ID" and "/v1/responses/ID/WHAT".
+std::pair<std::string, std::string_view> stored_name(std::string_view path) {
+  path.remove_prefix(kResponsePrefix.size());
+  const std::size_t slash = path.find('/');
+  return {percent_decoded(path.substr(0, slash)),
+          slash == path.npos ? std::string_view() : path.substr(slash + 1)};
+}
+void get_response(const Call& call) {
+  const auto [id, what] = stored_name(call.request.path);
+  if (what == "input_items") {
+    return call.responses->input_items(id, call.request.query, call.writer);
+  }
+  if (query_value(call.request.query, "stream").value_or("false") == "true") {
+    return send_openai_error(*call.writer,
+                             {400, "a stored response is not streamed again", "stream", {}});
+  }
+  call.responses->get(id, call.writer);
+}
+void delete_response(const Call& call) {
+  call.responses->remove(stored_name(call.request.path).first, call.writer);
+}
+void cancel_response(const Call& call) {
+  call.responses->cancel(stored_name(call.request.path).first, call.writer);
+}
 void messages(const Call& call) {
   serve_anthropic_messages(call.service(), call.request, call.writer);
 }
@@ -184,6 +177,8 @@ constexpr std::array kRoutes = {
     Route{"POST", "/chat/completions", chat_completions},
     Route{"POST", "/v1/completions", completions},
     Route{"POST", "/completions", completions},
+    Route{"POST", "/v1/responses", responses},
+    Route{"POST", "/responses", responses},
     Route{"POST", "/v1/messages", messages},
     Route{"POST", "/v1/messages/count_tokens", count_tokens},
     Route{"POST", "/tokenize", tokenize},
@@ -211,6 +206,14 @@ std::optional<Route> find_route(std::string_view path, std::string_view method) 
     other = route;
   }
   if (path.starts_with(kModelPrefix)) return Route{"GET", path, one_model};
+  if (path.starts_with(kResponsePrefix)) {
+    const std::string_view what = stored_name(path).second;
+    if (what == "cancel") return Route{"POST", path, cancel_response};
+    if (what == "input_items") return Route{"GET", path, get_response};
+    if (!what.empty()) return std::nullopt;
+    if (method == "DELETE") return Route{"DELETE", path, delete_response};
+    return Route{"GET", path, get_response};
+  }
   if (path.starts_with(kSlotPrefix)) return Route{"POST", path, slot_action, false, true};
   return other;
 }
@@ -225,7 +228,7 @@ class HeadedWriter final : public ResponseWriter {
   HeadedWriter(Writer inner, std::vector<std::pair<std::string, std::string>> headers)
       : inner_(std::move(inner)), headers_(std::move(headers)) {}
   void send(HttpResponse response) override { inner_->send(with_headers(std::move(response))); }
-  void begin_stream(HttpResponse head, std::string keep_alive) override {
+  void begin_stream(HttpResponse head, KeepAlive keep_alive) override {
     inner_->begin_stream(with_headers(std::move(head)), std::move(keep_alive));
   }
   void write(std::string piece) override { inner_->write(std::move(piece)); }
@@ -244,6 +247,17 @@ class HeadedWriter final : public ResponseWriter {
 
 }  // namespace
 
+Api::Api(ApiOptions options)
+    : access_(std::move(options.access)),
+      version_(std::move(options.version)),
+      responses_(std::move(options.responses)) {
+  if (responses_ == nullptr) {
+    // A database in memory needs nothing that can fail but memory.
+    auto store = ResponseStore::open("");
+    if (store) responses_ = std::make_shared<Responses>(std::move(*store));
+  }
+}
+
 void Api::set_service(std::shared_ptr<Service> service) {
   const std::lock_guard lock(mutex_);
   service_ = std::move(service);
@@ -252,6 +266,10 @@ void Api::set_service(std::shared_ptr<Service> service) {
 void Api::set_reason(std::string reason) {
   const std::lock_guard lock(mutex_);
   reason_ = std::move(reason);
+}
+
+void Api::stop() {
+  if (responses_ != nullptr) responses_->stop();
 }
 
 std::shared_ptr<Service> Api::service() {
@@ -298,7 +316,7 @@ void Api::handle(const HttpRequest& request, const Writer& bare_writer) {
     return send_error(*writer,
                       {415, "compressed bodies are not supported; send plain JSON", {}, {}}, path);
   }
-  const Call call{{service(), version_, access_.needs_key()}, request, writer};
+  const Call call{{service(), version_, access_.needs_key()}, request, writer, responses_};
   if (call.service() == nullptr) {
     if (is_health(path)) {
       return send_json(
@@ -307,6 +325,9 @@ void Api::handle(const HttpRequest& request, const Writer& bare_writer) {
           503);
     }
     return send_error(*writer, {503, reason(), {}, {}}, path, {{"Retry-After", "1"}});
+  }
+  if (responses_ == nullptr && path.find("/responses") != path.npos) {
+    return send_error(*writer, {503, "there is no memory for stored responses", {}, {}}, path);
   }
   route->serve(call);
 }

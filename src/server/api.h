@@ -11,19 +11,23 @@
 
 namespace strata::server {
 
+class Responses;
+
 struct ApiOptions {
   AccessRules access;
-  std::string version = "unknown";  // of the program
+  std::string version = "unknown";            // of the program
+  std::shared_ptr<Responses> responses = {};  // nullptr: stored in memory
 };
 
 class Api {
  public:
-  explicit Api(ApiOptions options = {})
-      : access_(options.access), version_(std::move(options.version)) {}
+  explicit Api(ApiOptions options = {});
 
   // Until then, everything that needs the model is answered 503, with this reason.
   void set_service(std::shared_ptr<Service> service);
   void set_reason(std::string reason);
+  // Work of no connection ends: before the engine goes.
+  void stop();
   // Thread safe. The Api must outlive the HTTP server's run.
   void handle(const HttpRequest& request, const std::shared_ptr<ResponseWriter>& writer);
 
@@ -33,6 +37,7 @@ class Api {
 
   Access access_;
   std::string version_;
+  std::shared_ptr<Responses> responses_;
   std::mutex mutex_;
   std::shared_ptr<Service> service_;
   std::string reason_ = "the model is being loaded; try again shortly";

@@ -1,11 +1,18 @@
 #include "server/http.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <boost/asio/basic_socket_acceptor.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/address.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/strand.hpp>
 #include <condition_variable>
+#include <cstring>
 #include <list>
 #include <mutex>
 #include <thread>
@@ -75,7 +82,9 @@ struct HttpServer::State {
   std::shared_ptr<ConnectionContext> context = std::make_shared<ConnectionContext>();
   asio::io_context io;
   asio::strand<asio::io_context::executor_type> accept_strand = asio::make_strand(io);
-  tcp::acceptor acceptor{accept_strand};
+  // Of any kind of stream: TCP or unix.
+  asio::basic_socket_acceptor<asio::generic::stream_protocol> acceptor{accept_strand};
+  std::shared_ptr<TlsContext> tls;
   asio::steady_timer accept_pause{accept_strand};
   std::optional<asio::executor_work_guard<asio::io_context::executor_type>> work;
   std::vector<std::thread> threads;
@@ -85,10 +94,12 @@ struct HttpServer::State {
   std::list<std::weak_ptr<Connection>> connections;
   bool stopped = false;
 
+  Status listen_on_port();
+  Status listen_on_path();
   void wait_for_none(std::chrono::milliseconds time);
   void run();
   void accept();
-  void accepted(tcp::socket socket);
+  void accepted(Transport::Socket socket);
   std::vector<std::shared_ptr<Connection>> alive();
 };
 
@@ -105,25 +116,30 @@ void HttpServer::State::run() {
 }
 
 void HttpServer::State::accept() {
-  acceptor.async_accept(
-      asio::make_strand(io), [this](const boost::system::error_code& error, tcp::socket socket) {
-        if (error == asio::error::operation_aborted || context->stopping) return;
-        if (!error) {
-          accepted(std::move(socket));
-          return accept();
-        }
-        log_warning("a connection could not be accepted: {}", error.message());
-        accept_pause.expires_after(kAcceptPause);
-        accept_pause.async_wait([this](const boost::system::error_code& cancelled) {
-          if (!cancelled && !context->stopping) accept();
-        });
-      });
+  acceptor.async_accept(asio::make_strand(io), [this](const boost::system::error_code& error,
+                                                      Transport::Socket socket) {
+    if (error == asio::error::operation_aborted || context->stopping) return;
+    if (!error) {
+      accepted(std::move(socket));
+      return accept();
+    }
+    log_warning("a connection could not be accepted: {}", error.message());
+    accept_pause.expires_after(kAcceptPause);
+    accept_pause.async_wait([this](const boost::system::error_code& cancelled) {
+      if (!cancelled && !context->stopping) accept();
+    });
+  });
 }
 
-void HttpServer::State::accepted(tcp::socket socket) {
+void HttpServer::State::accepted(Transport::Socket socket) {
   const std::size_t open = context->open;
   if (open >= options.limits.connections + kCrowd) return;  // the socket's destructor closes it
-  auto connection = std::make_shared<Connection>(std::move(socket), context);
+  if (options.socket_path.empty()) {
+    boost::system::error_code ignored;
+    socket.set_option(tcp::no_delay(true), ignored);
+  }
+  auto connection = std::make_shared<Connection>(
+      tls ? tls->transport(std::move(socket)) : plain_transport(std::move(socket)), context);
   {
     const std::lock_guard lock(mutex);
     connections.remove_if([](const auto& known) { return known.expired(); });
@@ -149,24 +165,75 @@ HttpServer::HttpServer(std::unique_ptr<State> state) : state_(std::move(state)) 
 
 HttpServer::~HttpServer() {
   stop(std::chrono::milliseconds(0));
+  if (!state_->options.socket_path.empty()) unlink(state_->options.socket_path.c_str());
 }
 
-Result<std::unique_ptr<HttpServer>> HttpServer::listen(HttpOptions options) {
+Status HttpServer::State::listen_on_port() {
   STRATA_ASSIGN(const auto address, parse_host(options.host));
-  auto state = std::make_unique<State>();
   boost::system::error_code error;
   const tcp::endpoint endpoint(address, options.port);
-  tcp::acceptor& acceptor = state->acceptor;
   acceptor.open(endpoint.protocol(), error);
   // Without it, a restart waits for the old connections' time-out. It does not allow two listeners.
   if (!error) acceptor.set_option(asio::socket_base::reuse_address(true), error);
   if (!error) acceptor.bind(endpoint, error);
   if (!error) acceptor.listen(kBacklog, error);
   if (error) return bind_failure(error, options);
-  state->port = acceptor.local_endpoint(error).port();
+  tcp::endpoint bound;
+  bound.resize(bound.capacity());
+  const auto local = acceptor.local_endpoint(error);
+  if (error || local.size() > bound.capacity()) {
+    return fail(ErrorCode::io, "cannot tell the port: {}", error.message());
+  }
+  std::memcpy(bound.data(), local.data(), local.size());
+  port = bound.port();
+  return {};
+}
+
+Status HttpServer::State::listen_on_path() {
+  const std::string& path = options.socket_path;
+  using Local = asio::local::stream_protocol;
+  // sun_path of the address.
+  constexpr std::size_t kLongest = 107;
+  if (path.size() > kLongest) {
+    return fail(ErrorCode::invalid_argument, "the socket's path '{}' is longer than {} bytes", path,
+                kLongest);
+  }
+  boost::system::error_code error;
+  struct stat entry = {};
+  if (lstat(path.c_str(), &entry) == 0) {
+    if (!S_ISSOCK(entry.st_mode)) {
+      return fail(ErrorCode::invalid_argument,
+                  "'{}' exists and is no socket; it is left alone, name another path", path);
+    }
+    Local::socket probe(io);
+    probe.connect(Local::endpoint(path), error);
+    if (!error) {
+      return fail(ErrorCode::unavailable, "the socket '{}' is in use by another program", path);
+    }
+    unlink(path.c_str());  // its server is gone
+  }
+  acceptor.open(Local(), error);
+  const mode_t before = umask(0177);  // for its owner only
+  if (!error) acceptor.bind(Local::endpoint(path), error);
+  umask(before);
+  if (!error) acceptor.listen(kBacklog, error);
+  if (error) return fail(ErrorCode::io, "cannot listen on '{}': {}", path, error.message());
+  return {};
+}
+
+Result<std::unique_ptr<HttpServer>> HttpServer::listen(HttpOptions options) {
+  auto state = std::make_unique<State>();
+  state->options = options;
+  if (!options.tls_certificate.empty() || !options.tls_key.empty()) {
+    if (options.tls_certificate.empty() || options.tls_key.empty()) {
+      return fail(ErrorCode::invalid_argument,
+                  "TLS needs both a certificate and its key (--tls-cert, --tls-key)");
+    }
+    STRATA_ASSIGN(state->tls, TlsContext::load(options.tls_certificate, options.tls_key));
+  }
+  STRATA_TRY(options.socket_path.empty() ? state->listen_on_port() : state->listen_on_path());
   state->context->limits = options.limits;
   state->context->error_body = options.error_body;
-  state->options = std::move(options);
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(state)));
 }
 

@@ -1,5 +1,6 @@
-// HTTP/1.1 over TCP for the dialects: requests come whole, answers go out whole or as a stream.
-// Only http.cpp and http_connection.* know the library underneath.
+// HTTP/1.1 over TCP or a unix socket, with TLS if wanted, for the dialects: requests come whole,
+// answers go out whole or as a stream. Only http.cpp and http_connection.* know the library
+// underneath.
 //
 // What callers may rely on
 // - Every connection has a strand: its handler, its on_close function and whatever is given to
@@ -56,15 +57,18 @@ struct HttpResponse {
   std::string body;
 };
 
+using KeepAlive = std::function<std::string()>;
+
 // The answer of one request. Thread safe; calls take effect in order on the connection's strand.
 // Calls after the answer is complete, or after the client left, do nothing.
 class ResponseWriter {
  public:
   virtual ~ResponseWriter() = default;
   virtual void send(HttpResponse response) = 0;  // the whole answer
-  // A stream: its head (the body of `head` goes first), pieces, and the end. `keep_alive` is
-  // written whenever nothing else was for keep_alive_time; empty means never.
-  virtual void begin_stream(HttpResponse head, std::string keep_alive) = 0;
+  // A stream: its head (the body of `head` goes first), pieces, and the end. Whenever nothing was
+  // written for keep_alive_time, what `keep_alive` returns is; it is called on the strand, and may
+  // be empty: never.
+  virtual void begin_stream(HttpResponse head, KeepAlive keep_alive) = 0;
   virtual void write(std::string piece) = 0;
   virtual void end_stream() = 0;
   // Called once, on the strand, if the answer can no longer be delivered. Replaces the function
@@ -79,6 +83,11 @@ using HttpHandler = std::function<void(HttpRequest, std::shared_ptr<ResponseWrit
 struct HttpOptions {
   std::string host = "127.0.0.1";  // an IP address or "localhost"
   std::uint16_t port = 8080;       // 0: any free one
+  // Instead of host and port: a unix socket at this path, for its owner only. One that nobody
+  // listens on any more is replaced; it is removed at the end.
+  std::string socket_path;
+  // PEM files; both or none.
+  std::string tls_certificate, tls_key;
   std::uint32_t threads = 2;
   HttpLimits limits;
   // The JSON body of an answer that HTTP itself gives; `path` is empty if it is not known yet.
@@ -92,7 +101,7 @@ class HttpServer {
   static Result<std::unique_ptr<HttpServer>> listen(HttpOptions options);
   ~HttpServer();  // stop() without grace
 
-  std::uint16_t port() const;
+  std::uint16_t port() const;  // 0 on a unix socket
   // Accepts and answers from now on. Once.
   Status start(HttpHandler handler);
   // Stops accepting, closes idle connections and waits until all running answers have ended, at

@@ -64,7 +64,7 @@ class Exchange final : public ResponseWriter {
   Exchange(std::shared_ptr<Connection> connection, std::uint64_t number)
       : connection_(std::move(connection)), number_(number) {}
   ~Exchange() override {
-    asio::post(connection_->socket_.get_executor(),
+    asio::post(connection_->transport_->executor(),
                [connection = connection_, number = number_] { connection->abandoned(number); });
   }
   void send(HttpResponse response) override {
@@ -72,7 +72,7 @@ class Exchange final : public ResponseWriter {
       connection.send(number, std::move(response));
     });
   }
-  void begin_stream(HttpResponse head, std::string keep_alive) override {
+  void begin_stream(HttpResponse head, KeepAlive keep_alive) override {
     run([head = std::move(head), keep_alive = std::move(keep_alive)](Connection& connection,
                                                                      std::uint64_t number) mutable {
       connection.begin_stream(number, std::move(head), std::move(keep_alive));
@@ -92,14 +92,14 @@ class Exchange final : public ResponseWriter {
     });
   }
   void post(std::function<void()> function) override {
-    asio::post(connection_->socket_.get_executor(),
+    asio::post(connection_->transport_->executor(),
                [connection = connection_, function = std::move(function)] { function(); });
   }
 
  private:
   template <class Function>
   void run(Function function) {
-    asio::dispatch(connection_->socket_.get_executor(),
+    asio::dispatch(connection_->transport_->executor(),
                    [connection = connection_, number = number_,
                     function = std::move(function)]() mutable { function(*connection, number); });
   }
@@ -107,17 +107,16 @@ class Exchange final : public ResponseWriter {
   std::uint64_t number_;
 };
 
-Connection::Connection(asio::ip::tcp::socket socket, std::shared_ptr<ConnectionContext> context)
-    : socket_(std::move(socket)),
+Connection::Connection(std::unique_ptr<Transport> transport,
+                       std::shared_ptr<ConnectionContext> context)
+    : transport_(std::move(transport)),
       context_(std::move(context)),
       input_(context_->limits.header_bytes + context_->limits.pipelined_bytes +
              read_buffer_.size()),
-      read_deadline_(socket_.get_executor()),
-      write_deadline_(socket_.get_executor()),
-      keep_alive_deadline_(socket_.get_executor()) {
+      read_deadline_(transport_->executor()),
+      write_deadline_(transport_->executor()),
+      keep_alive_deadline_(transport_->executor()) {
   ++context_->open;
-  boost::system::error_code ignored;
-  socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
 }
 
 Connection::~Connection() {
@@ -125,28 +124,39 @@ Connection::~Connection() {
 }
 
 void Connection::start() {
-  asio::dispatch(socket_.get_executor(), [self = shared_from_this()] {
-    self->read_deadline_.set(self->context_->limits.idle_time, [self] { self->close(); });
-    self->read();
+  asio::dispatch(transport_->executor(), [self = shared_from_this()] {
+    self->read_deadline_.set(self->context_->limits.header_time, [self] { self->close(); });
+    self->transport_->handshake([self](const boost::system::error_code& error, std::size_t) {
+      if (self->phase_ == Phase::closed) return;
+      if (error) return self->close();
+      self->read_deadline_.set(self->context_->limits.idle_time, [self] { self->close(); });
+      self->read();
+    });
   });
 }
 
 void Connection::refuse_crowded() {
-  asio::dispatch(socket_.get_executor(), [self = shared_from_this()] {
-    self->refuse(503, fmt::format("the server has {} open connections, its limit; try again later",
-                                  self->context_->limits.connections));
+  asio::dispatch(transport_->executor(), [self = shared_from_this()] {
+    self->read_deadline_.set(self->context_->limits.header_time, [self] { self->close(); });
+    self->transport_->handshake([self](const boost::system::error_code& error, std::size_t) {
+      if (self->phase_ == Phase::closed) return;
+      if (error) return self->close();
+      self->refuse(503,
+                   fmt::format("the server has {} open connections, its limit; try again later",
+                               self->context_->limits.connections));
+    });
   });
 }
 
 void Connection::close_when_idle() {
-  asio::post(socket_.get_executor(), [self = shared_from_this()] {
+  asio::post(transport_->executor(), [self = shared_from_this()] {
     self->keep_connection_ = false;
     if (self->phase_ != Phase::busy && self->phase_ != Phase::draining) self->close();
   });
 }
 
 void Connection::abort() {
-  asio::post(socket_.get_executor(), [self = shared_from_this()] { self->close(); });
+  asio::post(transport_->executor(), [self = shared_from_this()] { self->close(); });
 }
 
 // Reading ------------------------------------------------------------------------------------
@@ -155,11 +165,9 @@ void Connection::read() {
   if (reading_ || phase_ == Phase::closed) return;
   if (phase_ == Phase::busy && input_.size() >= context_->limits.pipelined_bytes) return;
   reading_ = true;
-  socket_.async_read_some(
-      asio::buffer(read_buffer_),
-      [self = shared_from_this()](const boost::system::error_code& error, std::size_t bytes) {
-        self->on_read(error, bytes);
-      });
+  transport_->read(asio::buffer(read_buffer_),
+                   [self = shared_from_this()](const boost::system::error_code& error,
+                                               std::size_t bytes) { self->on_read(error, bytes); });
 }
 
 void Connection::on_read(const boost::system::error_code& error, std::size_t bytes) {
@@ -307,7 +315,7 @@ void Connection::send(std::uint64_t exchange, HttpResponse response) {
   flush();
 }
 
-void Connection::begin_stream(std::uint64_t exchange, HttpResponse head, std::string keep_alive) {
+void Connection::begin_stream(std::uint64_t exchange, HttpResponse head, KeepAlive keep_alive) {
   if (!current(exchange) || answer_ != Answer::none) return;
   answer_ = Answer::streaming;
   if (!chunked_) keep_connection_ = false;
@@ -381,9 +389,9 @@ void Connection::queue_piece(std::string piece) {
 }
 
 void Connection::arm_keep_alive() {
-  if (keep_alive_.empty()) return;
+  if (!keep_alive_) return;
   keep_alive_deadline_.set(context_->limits.keep_alive_time, [self = shared_from_this()] {
-    if (self->answer_ == Answer::streaming) self->write(self->exchange_, self->keep_alive_);
+    if (self->answer_ == Answer::streaming) self->write(self->exchange_, self->keep_alive_());
   });
 }
 
@@ -404,7 +412,7 @@ void Connection::flush() {
   }
   writing_ = true;
   write_deadline_.set(context_->limits.write_time, [self = shared_from_this()] { self->close(); });
-  socket_.async_write_some(
+  transport_->write(
       asio::buffer(in_flight_.data() + in_flight_at_, in_flight_.size() - in_flight_at_),
       [self = shared_from_this()](const boost::system::error_code& error, std::size_t bytes) {
         self->on_written(error, bytes);
@@ -424,14 +432,14 @@ void Connection::on_written(const boost::system::error_code& error, std::size_t 
 // The last byte of the answer is with the operating system.
 void Connection::finish_exchange() {
   keep_alive_deadline_.clear();
-  keep_alive_.clear();
+  keep_alive_ = nullptr;
   on_close_ = nullptr;
   head_only_ = false;
   if (!keep_connection_) return drain();
   phase_ = Phase::idle;
   read_deadline_.set(context_->limits.idle_time, [self = shared_from_this()] { self->close(); });
   // Not here: a pipeline of short requests would nest as deep as it is long.
-  asio::post(socket_.get_executor(), [self = shared_from_this()] {
+  asio::post(transport_->executor(), [self = shared_from_this()] {
     if (self->phase_ == Phase::idle) self->parse();
     self->read();
   });
@@ -443,18 +451,19 @@ void Connection::drain() {
   phase_ = Phase::draining;
   input_.clear();
   parser_.reset();
-  boost::system::error_code ignored;
-  socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
   read_deadline_.set(context_->limits.drain_time, [self = shared_from_this()] { self->close(); });
-  read();
+  const bool readable =
+      transport_->end([self = shared_from_this()](const boost::system::error_code&, std::size_t) {
+        self->close();
+      });
+  if (readable) read();
 }
 
 void Connection::close() {
   if (phase_ == Phase::closed) return;
   const bool unanswered = phase_ == Phase::busy;
   phase_ = Phase::closed;
-  boost::system::error_code ignored;
-  socket_.close(ignored);
+  transport_->close();
   read_deadline_.clear();
   write_deadline_.clear();
   keep_alive_deadline_.clear();

@@ -6,7 +6,6 @@
 #include <array>
 #include <atomic>
 #include <boost/asio/any_io_executor.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
@@ -17,6 +16,7 @@
 #include <string>
 
 #include "server/http.h"
+#include "server/http_transport.h"
 
 namespace strata::server {
 
@@ -49,7 +49,7 @@ struct RefuseChunkExtensions {
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(boost::asio::ip::tcp::socket socket, std::shared_ptr<ConnectionContext> context);
+  Connection(std::unique_ptr<Transport> transport, std::shared_ptr<ConnectionContext> context);
   ~Connection();
 
   void start();
@@ -79,7 +79,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // The exchange; `exchange` is its number, calls of earlier ones are ignored.
   bool current(std::uint64_t exchange) const;
   void send(std::uint64_t exchange, HttpResponse response);
-  void begin_stream(std::uint64_t exchange, HttpResponse head, std::string keep_alive);
+  void begin_stream(std::uint64_t exchange, HttpResponse head, KeepAlive keep_alive);
   void write(std::uint64_t exchange, std::string piece);
   void end_stream(std::uint64_t exchange);
   void set_on_close(std::uint64_t exchange, std::function<void()> function);
@@ -96,7 +96,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void drain();
   void close();
 
-  boost::asio::ip::tcp::socket socket_;
+  std::unique_ptr<Transport> transport_;
   std::shared_ptr<ConnectionContext> context_;
   Phase phase_ = Phase::idle;
 
@@ -114,7 +114,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool chunked_ = false;    // of the stream; else its end is the connection's
   bool head_only_ = false;  // the method was HEAD
   std::string path_;        // of the request, once its headers are there
-  std::string keep_alive_;
+  KeepAlive keep_alive_;
   std::function<void()> on_close_;
 
   std::deque<std::string> outgoing_;

@@ -126,7 +126,7 @@ class StreamedAnswer final : public ChatAnswer {
     for (std::size_t i = 0; i < pending_.size(); ++i) {
       roles += sse_data(chunk(i, {{"role", "assistant"}, {"content", ""}}, nullptr));
     }
-    writer_->begin_stream(stream_head(std::move(roles)), std::string(kKeepAlive));
+    writer_->begin_stream(stream_head(std::move(roles)), comment);
   }
   void progress(std::uint32_t read, std::uint32_t total) override {
     if (!progress_ || failed()) return;

@@ -272,7 +272,7 @@ void TextAnswer::start() {
   }
   cancel_on_close(service_, writer_, ids_);
   if (!request_.stream) return;
-  writer_->begin_stream(stream_head(""), std::string(kKeepAlive));
+  writer_->begin_stream(stream_head(""), comment);
   if (!request_.echo) return;
   for (std::size_t i = 0; i < results_.size(); ++i) write_piece(i, request_.echoes[prompt_of(i)]);
 }

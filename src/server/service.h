@@ -17,6 +17,7 @@
 #include "engine/engine.h"
 #include "server/answer_run.h"
 #include "server/api_error.h"
+#include "server/engine_process.h"
 #include "server/neutral.h"
 
 namespace strata::server {
@@ -48,6 +49,8 @@ struct ServiceOptions {
   // Pins every default that changes output: greedy, nothing from the model file or the above.
   bool parity = false;
   std::vector<std::string> aliases = {};  // further names of the model
+  // Of an engine that is a process; empty for one that is not.
+  std::function<EngineProcess::Health()> engine_health = {};
 };
 
 // What has been answered since the start, over all lives of the engine.

@@ -163,6 +163,15 @@ json::object status_json(const StatusContext& context) {
   for (std::size_t i = 0; i < kFinishNames.size(); ++i) {
     finished[std::string(kFinishNames[i])] = counters.finished[i];
   }
+  json::value process;
+  if (service.options().engine_health) {
+    const EngineProcess::Health health = service.options().engine_health();
+    process = {{"up", health.up},
+               {"pid", health.pid},
+               {"restarts", health.restarts},
+               {"last_death",
+                health.last_death.empty() ? json::value(nullptr) : json::value(health.last_death)}};
+  }
   const auto last = service.last_result();
   const auto now = static_cast<std::int64_t>(std::time(nullptr));
   json::value last_at;
@@ -193,7 +202,8 @@ json::object status_json(const StatusContext& context) {
           {"parity", service.options().parity},
           {"defaults", std::move(settings)},
           {"engine",
-           {{"threads", facts.threads},
+           {{"process", std::move(process)},
+            {"threads", facts.threads},
             {"isa", facts.isa},
             {"layers", facts.layers},
             {"parameters", facts.parameters},

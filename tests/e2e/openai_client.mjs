@@ -235,6 +235,64 @@ await checks.run('a text is completed, whole and streamed, and scored', async ()
   await expectStatus(client.completions.create({ ...request, suffix: 'x' }), 400);
 });
 
+await checks.run('a response is created, streamed, stored, continued and deleted', async () => {
+  const request = {
+    model: 'any', input: capital[0].content, temperature: 0, max_output_tokens: 64,
+    reasoning: { effort: 'none' },
+  };
+  const response = await client.responses.create(request);
+  assert.equal(response.status, 'completed');
+  if (!model) assert.match(response.output_text, /Amsterdam/);
+  assert.equal(response.usage.total_tokens, response.usage.input_tokens + response.usage.output_tokens);
+
+  const runner = client.responses.stream(request);
+  let deltas = '';
+  runner.on('response.output_text.delta', (event) => (deltas += event.delta));
+  const final = await runner.finalResponse();
+  assert.equal(final.output_text, response.output_text);
+  assert.equal(deltas, response.output_text);
+
+  const again = await client.responses.retrieve(response.id);
+  assert.equal(again.output_text, response.output_text);
+  const items = [];
+  for await (const item of client.responses.inputItems.list(response.id)) items.push(item);
+  assert.equal(items.length, 1);
+  const next = await client.responses.create({
+    ...request, input: 'And of Norway?', previous_response_id: response.id,
+  });
+  assert.ok(next.usage.input_tokens > response.usage.input_tokens + response.usage.output_tokens);
+  await client.responses.delete(response.id);
+  await expectStatus(client.responses.retrieve(response.id), 404);
+});
+
+await checks.run('a response runs in the background and is cancelled', async () => {
+  const request = {
+    model: 'any', input: 'Tell me a story about a lighthouse.', background: true,
+    temperature: 1, seed: 3,
+  };
+  const queued = await client.responses.create(request);
+  assert.equal(queued.status, 'queued');
+  await client.responses.cancel(queued.id);
+  for (let i = 0; ; i += 1) {
+    const now = await client.responses.retrieve(queued.id);
+    if (['completed', 'cancelled', 'incomplete'].includes(now.status)) break;
+    assert.ok(i < 200, now.status);
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+});
+
+await checks.run('a tool is called in a response', async () => {
+  const response = await client.responses.create({
+    model: 'any', input: toolRequest.messages, temperature: 0, max_output_tokens: 64,
+    reasoning: { effort: 'none' },
+    tools: [{ type: 'function', strict: false, ...weatherTool.function }],
+  });
+  const call = response.output.find((item) => item.type === 'function_call');
+  if (model && !call) return;
+  assert.equal(call.name, 'get_weather');
+  assert.equal(JSON.parse(call.arguments).city, 'Oslo');
+});
+
 await checks.run('embeddings are refused in JSON', async () => {
   await expectStatus(client.embeddings.create({ model: 'any', input: 'x' }), 501);
 });

@@ -234,6 +234,34 @@ void copy_templates(const fs::path& source) {
   }
 }
 
+// The first byte of a request's seed picks its dialect.
+void write_server() {
+  const char* requests[] = {
+      R"(0{"messages":[{"role":"user","content":[{"type":"text","text":"x"}]},{"role":"assistant",
+        "tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]}],
+        "tools":[{"type":"function","function":{"name":"f","parameters":{}}}],"n":2,"stop":["a"],
+        "logit_bias":{"5":1},"reasoning_effort":"low","stream":true})",
+      R"(1{"prompt":["a",[1,2]],"echo":true,"logprobs":2,"max_tokens":0,"suffix":""})",
+      R"(2{"system":[{"type":"text","text":"s"}],"max_tokens":5,"messages":[{"role":"assistant",
+        "content":[{"type":"thinking","thinking":"t"},{"type":"tool_use","id":"1","name":"f",
+        "input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"1",
+        "content":[{"type":"image"}]}]}],"thinking":{"type":"enabled","budget_tokens":5}})",
+      R"(3{"input":[{"type":"reasoning","encrypted_content":"SG0u"},{"type":"function_call",
+        "name":"f","arguments":"{"},{"type":"function_call_output","output":"x"}],"tools":[{"type":
+        "namespace","name":"n","tools":[{"type":"custom","name":"c"}]}],"background":true})"};
+  int number = 0;
+  for (const char* request : requests)
+    put("fuzz_server_requests", std::to_string(number++), request);
+  put("fuzz_server_http", "length",
+      "POST /v1/x HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}");
+  put("fuzz_server_http", "chunks",
+      "POST /?a=b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\nGET / "
+      "HTTP/1.0\r\n\r\n");
+  put("fuzz_server_wire", "ping", std::string_view("\x09\0\0\0\x04\1\0\0\0\0\0\0\0", 13));
+  put("fuzz_server_wire", "progress",
+      std::string_view("\x11\0\0\0\x14\1\0\0\0\0\0\0\0\2\0\0\0\3\0\0\0", 21));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -248,5 +276,6 @@ int main(int argc, char** argv) {
   put("fuzz_model_network", "tiny", model());
   put("fuzz_base_json", "object",
       R"({"a":[1,-2.5e3,true,null,"\u00e9\ud83d\ude00"],"b":{"c":[]}})");
+  write_server();
   copy_templates(argv[2]);
 }

@@ -9,14 +9,6 @@ namespace {
 class AccessTest : public ApiTest {
  protected:
   void rules(AccessRules rules) { rebuild({.access = std::move(rules), .version = "test"}); }
-  RawResponse send(const std::string& start, const std::string& headers,
-                   const std::string& text = "") {
-    RawClient one = client();
-    one.send(start + " HTTP/1.1\r\n" + headers +
-             (text.empty() ? "" : "Content-Length: " + std::to_string(text.size()) + "\r\n") +
-             "\r\n" + text);
-    return one.read_response();
-  }
 };
 
 TEST_F(AccessTest, KeysAreAskedForEverywhereButHealth) {

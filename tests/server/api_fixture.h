@@ -96,6 +96,7 @@ class ApiTest : public ::testing::Test {
   }
   // Another Api over the same service.
   void rebuild(ApiOptions options) {
+    api_->stop();
     api_ = std::make_shared<Api>(std::move(options));
     api_->set_service(service_);
   }
@@ -108,12 +109,21 @@ class ApiTest : public ::testing::Test {
   void TearDown() override {
     if (server_ == nullptr) return;
     server_->stop(0ms);
+    api_->stop();
     api_->set_service(nullptr);
     service_.reset();
     engine_.reset();  // before the server, as serve does
   }
 
   RawClient client() { return RawClient(server_->port()); }
+  RawResponse send(const std::string& start, const std::string& headers = "",
+                   const std::string& text = "") {
+    RawClient one = client();
+    one.send(start + " HTTP/1.1\r\n" + headers +
+             (text.empty() ? "" : "Content-Length: " + std::to_string(text.size()) + "\r\n") +
+             "\r\n" + text);
+    return one.read_response();
+  }
   RawResponse chat(const std::string& members, const std::string& messages = kHello) {
     return client().post(kChat, body(members, messages));
   }

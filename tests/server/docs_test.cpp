@@ -8,6 +8,7 @@
 #include "server/anthropic.h"
 #include "server/openai_chat.h"
 #include "server/openai_completions.h"
+#include "server/openai_responses.h"
 
 namespace strata::server {
 namespace {
@@ -31,7 +32,7 @@ std::vector<std::string> row_of(const std::string& docs, std::string_view field)
   std::istringstream in(docs);
   const std::string name = fmt::format("`{}`", field);
   for (std::string line; std::getline(in, line);) {
-    if (!line.starts_with("|") || std::count(line.begin(), line.end(), '|') != 6) continue;
+    if (!line.starts_with("|") || std::count(line.begin(), line.end(), '|') != 7) continue;
     const auto cells = cells_of(line);
     if (cells[0].find(name) != std::string::npos) return cells;
   }
@@ -62,7 +63,8 @@ void expect_documented(std::span<const Field> fields, std::size_t column) {
 TEST(Docs, EveryFieldIsInTheTable) {
   expect_documented(openai_chat_fields(), 1);
   expect_documented(openai_completion_fields(), 2);
-  expect_documented(anthropic_fields(), 3);
+  expect_documented(openai_responses_fields(), 3);
+  expect_documented(anthropic_fields(), 4);
 }
 
 }  // namespace

@@ -220,7 +220,7 @@ TEST_F(Http, StreamsInChunksAndSendsKeepAlives) {
     HttpResponse head;
     head.content_type = "text/event-stream";
     head.body = "first;";
-    writer->begin_stream(std::move(head), ": keep-alive\n\n");
+    writer->begin_stream(std::move(head), [] { return std::string(": keep-alive\n\n"); });
     held = writer;
   });
   RawClient one = client();
@@ -264,7 +264,7 @@ TEST_F(Http, CutsAReaderThatIsTooSlow) {
   std::promise<void> started;
   serve([&](HttpRequest, std::shared_ptr<ResponseWriter> writer) {
     writer->on_close([&] { cut.set_value(); });
-    writer->begin_stream({}, "");
+    writer->begin_stream({}, nullptr);
     held = writer;
     started.set_value();
   });

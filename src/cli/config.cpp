@@ -1,0 +1,360 @@
+#include "cli/config.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/json.h"
+#include "base/nearest.h"
+#include "ple/open_table.h"
+
+namespace strata {
+
+namespace json = boost::json;
+
+namespace {
+
+using Type = ConfigKey::Type;
+
+constexpr std::int64_t kMaxTokens = 0xffffffff;
+
+constexpr std::array kKeys = {
+    ConfigKey{"model", Type::path, "GGUF file; empty: the demo model"},
+    ConfigKey{"host", Type::text, "Address to listen on; others than loopback need a key"},
+    ConfigKey{"port", Type::number, "Port to listen on, 0 for any free one", 0, 65535},
+    ConfigKey{"socket", Type::path, "Listen on a unix socket at this path instead"},
+    ConfigKey{"tls_cert", Type::path, "Certificate chain in PEM: serve HTTPS"},
+    ConfigKey{"tls_key", Type::path, "Its key in PEM"},
+    ConfigKey{"ctx", Type::number, "Tokens a conversation may hold, 0 for the model's own", 0,
+              kMaxTokens},
+    ConfigKey{"threads", Type::number, "0 for one per usable CPU", 0, 4096},
+    ConfigKey{"parallel", Type::number, "Answers made at the same time, 64 with a model", 1, 4096},
+    ConfigKey{"ngram_table", Type::text,
+              "How the n-gram table is read: auto, direct, threads, mmap or resident"},
+    ConfigKey{"ngram_cache", Type::number, "MiB for rows of the table that were read", 0,
+              static_cast<std::int64_t>(kMaxTableCache >> 20)},
+    ConfigKey{"ngram_depth", Type::number, "Reads of the table under way at the same time", 1,
+              kMaxReadDepth},
+    ConfigKey{"ngram_keep_alive", Type::number,
+              "Milliseconds after which a silent disk is kept awake, 0 for never", 0, 3'600'000},
+    ConfigKey{"engine", Type::text, "process: a child that is restarted when it dies; or inside"},
+    ConfigKey{"engine_silence_s", Type::number,
+              "Seconds without a sign of life until the engine is killed", 1, 86'400},
+    ConfigKey{"script", Type::path, "Play this script instead of a model, for tests"},
+    ConfigKey{"api_key", Type::list, "Keys that clients must send one of", 0, 0, true},
+    ConfigKey{"allowed_hosts", Type::list, "Further names of this server: 'x', '.x.org', '*'"},
+    ConfigKey{"trusted_origins", Type::list, "Pages that may use the server: 'https://x.org'"},
+    ConfigKey{"cors_origins", Type::list, "Pages that may use it and read its answers"},
+    ConfigKey{"aliases", Type::list, "Further names of the model"},
+    ConfigKey{"sampling", Type::object, "Sampling that requests leave open, as JSON"},
+    ConfigKey{"reasoning_effort", Type::text, "Thinking of requests that say nothing about it"},
+    ConfigKey{"fit_max_tokens", Type::flag,
+              "Shorten an answer's limit to the room in the context instead of refusing it"},
+    ConfigKey{"parity", Type::flag, "Pin every default that changes output, for evaluations"},
+    ConfigKey{"responses_db", Type::path, "File that keeps responses; empty: in memory"},
+    ConfigKey{"body_mib", Type::number, "Largest body of a request", 1, 4096},
+    ConfigKey{"connections", Type::number, "Connections open at once", 1, 100'000},
+    ConfigKey{"log_level", Type::text, "trace, debug, info, warning, error or off"},
+};
+
+json::value built_in(std::string_view name) {
+  if (name == "host") return "127.0.0.1";
+  if (name == "port") return 8080;
+  if (name == "parallel") return 4;
+  if (name == "ngram_table") return "auto";
+  if (name == "ngram_cache") return 128;
+  if (name == "ngram_depth") return 64;
+  if (name == "engine") return "process";
+  if (name == "engine_silence_s") return 20;
+  if (name == "body_mib") return 16;
+  if (name == "connections") return 1024;
+  if (name == "log_level") return "info";
+  for (const ConfigKey& key : kKeys) {
+    if (key.name != name) continue;
+    if (key.type == Type::flag) return false;
+    if (key.type == Type::number) return 0;
+    if (key.type == Type::list) return json::array();
+    if (key.type == Type::object) return json::object();
+  }
+  return "";
+}
+
+// Keys of the public project that this one has under another name, or not at all.
+struct Foreign {
+  std::string_view name, instead;
+};
+constexpr std::array kForeign = {
+    Foreign{"exe", "it is one program here"},
+    Foreign{"args", "use the keys of this file"},
+    Foreign{"cwd", "relative paths are meant from the file's folder"},
+    Foreign{"tokenizer", "the model file carries its tokenizer"},
+    Foreign{"model_name", "the model file carries its name; use 'aliases' for further ones"},
+    Foreign{"log", "the log goes to standard error; use 'log_level' for how much of it"},
+    Foreign{"env", "set the environment before the start"},
+    Foreign{"lib_dirs", "nothing is loaded at run time"},
+    Foreign{"backend", "there is one backend, the CPU"},
+    Foreign{"gpu", ""},
+    Foreign{"hip_ordinal", ""},
+    Foreign{"layer_split", ""},
+    Foreign{"gpu_order", ""},
+    Foreign{"split_skip_if_fits", ""},
+    Foreign{"vision", ""},
+    Foreign{"idle_unload_s", ""},
+    Foreign{"min_free_vram_mib", ""},
+    Foreign{"before_load", ""},
+    Foreign{"lazy_load", ""},
+    Foreign{"vram_elastic", ""},
+    Foreign{"vram_segment_mib", ""},
+    Foreign{"slot_save_path", ""},
+    Foreign{"reasoning_budget_tokens", ""},
+    Foreign{"reasoning_close_retry", ""},
+    Foreign{"reasoning_loop_recovery", ""},
+    Foreign{"literal_think_guard", ""},
+    Foreign{"repeat_stop_tokens", ""},
+    Foreign{"answer_room", ""},
+    Foreign{"model_card_sampling", "the model file's general.sampling.* is used, then 'sampling'"},
+    Foreign{"anthropic_thinking", ""},
+    Foreign{"effort_position", ""},
+    Foreign{"tool_call_recovery", ""},
+    Foreign{"codex_thread_titles", ""},
+    Foreign{"codex_compaction_cache", ""},
+    Foreign{"mcp_servers", ""},
+    Foreign{"mcp", ""},
+    Foreign{"api_monitor", ""},
+    Foreign{"open_browser", ""},
+    Foreign{"prevent_sleep", ""},
+    Foreign{"replicas", ""},
+    Foreign{"expert_profile_save", ""},
+    Foreign{"expert_profile_save_every", ""},
+};
+
+const ConfigKey* find_key(std::string_view name) {
+  const auto key = std::find_if(kKeys.begin(), kKeys.end(),
+                                [&](const ConfigKey& known) { return known.name == name; });
+  return key == kKeys.end() ? nullptr : &*key;
+}
+
+tl::unexpected<Error> unknown_key(std::string_view name, const std::string& file) {
+  for (const Foreign& foreign : kForeign) {
+    if (foreign.name != name) continue;
+    return fail(ErrorCode::invalid_argument, "'{}' in '{}' is not supported{}{}", name, file,
+                foreign.instead.empty() ? "" : ": ", foreign.instead);
+  }
+  std::vector<std::string_view> names;
+  for (const ConfigKey& key : kKeys) names.push_back(key.name);
+  const auto near = nearest(name, names);
+  return fail(ErrorCode::invalid_argument, "unknown key '{}' in '{}'{}", name, file,
+              near ? fmt::format("; did you mean '{}'?", *near)
+                   : std::string("; 'strata config' lists what there is"));
+}
+
+// One place's value, checked; `place` is "--port", "STRATA_PORT" or "'port' in 'x.json'".
+Result<json::value> checked(const ConfigKey& key, json::value value, const std::string& place) {
+  const auto wrong = [&](std::string_view what) {
+    return fail(ErrorCode::invalid_argument, "{} must be {}", place, what);
+  };
+  switch (key.type) {
+    case Type::text:
+    case Type::path:
+      if (!value.is_string()) return wrong("a string");
+      return value;
+    case Type::flag:
+      if (!value.is_bool()) return wrong("true or false");
+      return value;
+    case Type::number: {
+      json::error_code error;
+      const auto number = value.is_number() ? value.to_number<std::int64_t>(error) : -1;
+      if (!value.is_number() || error || number < key.least || number > key.most) {
+        return wrong(fmt::format("a whole number from {} to {}", key.least, key.most));
+      }
+      return json::value(number);
+    }
+    case Type::list: {
+      if (value.is_string()) value = json::array{value};
+      if (!value.is_array()) return wrong("a string or an array of strings");
+      for (const json::value& one : value.get_array()) {
+        if (!one.is_string()) return wrong("a string or an array of strings");
+        if (one.get_string().empty()) return wrong("without empty strings");
+      }
+      return value;
+    }
+    case Type::object:
+      if (!value.is_object()) return wrong("a JSON object");
+      return value;
+  }
+  return value;
+}
+
+std::string trimmed(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == text.npos) return {};
+  return std::string(text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1));
+}
+
+// The text of a flag or of the environment as a value of the key's type.
+Result<json::value> from_text(const ConfigKey& key, const std::string& text,
+                              const std::string& place) {
+  switch (key.type) {
+    case Type::flag:
+      if (text == "true" || text == "1") return json::value(true);
+      if (text == "false" || text == "0") return json::value(false);
+      return fail(ErrorCode::invalid_argument, "{} must be true or false", place);
+    case Type::number: {
+      std::int64_t number = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+      const bool whole = error == std::errc() && end == text.data() + text.size();
+      return checked(key, whole ? json::value(number) : json::value(text), place);
+    }
+    case Type::list: {
+      json::array parts;
+      std::string_view rest = text;
+      for (;;) {
+        const std::size_t comma = rest.find(',');
+        parts.push_back(json::value(trimmed(rest.substr(0, comma))));
+        if (comma == rest.npos) break;
+        rest.remove_prefix(comma + 1);
+      }
+      return checked(key, std::move(parts), place);
+    }
+    case Type::object: {
+      STRATA_ASSIGN(json::value value, parse_json(text, place));
+      return checked(key, std::move(value), place);
+    }
+    case Type::text:
+    case Type::path:
+      break;
+  }
+  return checked(key, json::value(text), place);
+}
+
+std::string environment_name(const ConfigKey& key) {
+  std::string name = "STRATA_" + std::string(key.name);
+  for (char& c : name) {
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 32);
+  }
+  return name;
+}
+
+std::string flag_name(const ConfigKey& key) {
+  std::string name = "--" + std::string(key.name);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+}  // namespace
+
+std::span<const ConfigKey> config_keys() {
+  return kKeys;
+}
+
+Result<Config> Config::load(FileSystem& files, std::string file, const Flags& flags,
+                            const Environment& environment) {
+  Config config;
+  for (const ConfigKey& key : kKeys) {
+    config.entries_[std::string(key.name)] = {built_in(key.name), "built-in"};
+  }
+  if (file.empty()) {
+    if (const char* path = environment("STRATA_CONFIG")) file = path;
+  }
+  if (!file.empty()) {
+    constexpr std::uint64_t kMostBytes = 1 << 20;
+    STRATA_ASSIGN(std::string text, files.read_text(file, kMostBytes));
+    if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
+    const std::string name = fmt::format("'{}'", file);
+    STRATA_ASSIGN(const json::value root, parse_json(text, name));
+    STRATA_ASSIGN(const json::object* object, json_object(root, name));
+    for (const auto& [member, value] : *object) {
+      const std::string_view member_name(member.data(), member.size());
+      const ConfigKey* key = find_key(member_name);
+      if (key == nullptr) return unknown_key(member_name, file);
+      if (value.is_null()) continue;
+      STRATA_ASSIGN(json::value good,
+                    checked(*key, value, fmt::format("'{}' in '{}'", key->name, file)));
+      if (key->type == Type::path && !good.get_string().empty()) {
+        const std::string_view path(good.get_string().data(), good.get_string().size());
+        good = (std::filesystem::path(file).parent_path() / path).string();
+      }
+      config.entries_[std::string(key->name)] = {std::move(good), "config"};
+    }
+  }
+  for (const ConfigKey& key : kKeys) {
+    const std::string name = environment_name(key);
+    if (const char* text = environment(name.c_str())) {
+      STRATA_ASSIGN(json::value value, from_text(key, text, name));
+      config.entries_[std::string(key.name)] = {std::move(value), "environment"};
+    }
+    if (const auto flag = flags.find(key.name); flag != flags.end()) {
+      STRATA_ASSIGN(json::value value, from_text(key, flag->second, flag_name(key)));
+      config.entries_[std::string(key.name)] = {std::move(value), "flag"};
+    }
+  }
+  return config;
+}
+
+const Config::Entry& Config::at(std::string_view key) const {
+  static const Entry none;
+  const auto entry = entries_.find(key);
+  return entry == entries_.end() ? none : entry->second;
+}
+
+std::string Config::text(std::string_view key) const {
+  const json::value& value = at(key).value;
+  return value.is_string() ? std::string(value.get_string().data(), value.get_string().size())
+                           : std::string();
+}
+
+bool Config::flag(std::string_view key) const {
+  const json::value& value = at(key).value;
+  return value.is_bool() && value.get_bool();
+}
+
+std::int64_t Config::number(std::string_view key) const {
+  json::error_code error;
+  const json::value& value = at(key).value;
+  return value.is_number() ? value.to_number<std::int64_t>(error) : 0;
+}
+
+std::vector<std::string> Config::list(std::string_view key) const {
+  std::vector<std::string> list;
+  if (const auto* array = at(key).value.if_array()) {
+    for (const json::value& one : *array) {
+      if (one.is_string()) list.emplace_back(one.get_string().data(), one.get_string().size());
+    }
+  }
+  return list;
+}
+
+std::string Config::printed() const {
+  std::string out;
+  for (const ConfigKey& key : kKeys) {
+    const Entry& entry = at(key.name);
+    std::string value = json::serialize(entry.value);
+    if (key.secret && entry.value != built_in(key.name)) value = "(hidden)";
+    out += fmt::format("{:<18} {:<32} {}\n", key.name, value, entry.source);
+  }
+  return out;
+}
+
+void add_config_options(CLI::App& command, ConfigArguments& arguments) {
+  command.add_option("--config", arguments.file, "JSON file with the keys below");
+  for (const ConfigKey& key : kKeys) {
+    std::string name = flag_name(key);
+    if (key.name == "model") name = "-m," + name;
+    const std::string stored(key.name);
+    if (key.type == Type::flag) {
+      command.add_flag_callback(
+          name, [&arguments, stored] { arguments.flags[stored] = "true"; }, std::string(key.help));
+      continue;
+    }
+    command.add_option_function<std::string>(
+        name, [&arguments, stored](const std::string& text) { arguments.flags[stored] = text; },
+        std::string(key.help));
+  }
+}
+
+}  // namespace strata

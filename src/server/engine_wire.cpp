@@ -1,0 +1,278 @@
+#include "server/engine_wire.h"
+
+#include <bit>
+#include <cmath>
+
+namespace strata::server {
+
+// Writing ------------------------------------------------------------------------------------
+
+WireWriter::WireWriter(FrameKind kind) {
+  u32(0);  // the length, known at the end
+  u8(static_cast<std::uint8_t>(kind));
+}
+
+WireWriter& WireWriter::u8(std::uint8_t value) {
+  bytes_ += static_cast<char>(value);
+  return *this;
+}
+
+WireWriter& WireWriter::u32(std::uint32_t value) {
+  for (int i = 0; i < 4; ++i) bytes_ += static_cast<char>(value >> (8 * i) & 255u);
+  return *this;
+}
+
+WireWriter& WireWriter::u64(std::uint64_t value) {
+  return u32(static_cast<std::uint32_t>(value)).u32(static_cast<std::uint32_t>(value >> 32));
+}
+
+WireWriter& WireWriter::f32(float value) {
+  return u32(std::bit_cast<std::uint32_t>(value));
+}
+
+WireWriter& WireWriter::f64(double value) {
+  return u64(std::bit_cast<std::uint64_t>(value));
+}
+
+WireWriter& WireWriter::text(std::string_view value) {
+  u32(static_cast<std::uint32_t>(value.size()));
+  bytes_ += value;
+  return *this;
+}
+
+WireWriter& WireWriter::chances(const TokenChances& value) {
+  u32(static_cast<std::uint32_t>(value.chosen.id)).f32(value.chosen.logprob);
+  u32(static_cast<std::uint32_t>(value.top.size()));
+  for (const auto& chance : value.top) {
+    u32(static_cast<std::uint32_t>(chance.id)).f32(chance.logprob);
+  }
+  return *this;
+}
+
+namespace {
+
+void put_sampling(WireWriter& writer, const Sampling& s) {
+  writer.f32(s.temperature).u32(static_cast<std::uint32_t>(s.top_k)).f32(s.top_p).f32(s.min_p);
+  writer.u64(s.seed).f32(s.repetition_penalty).f32(s.frequency_penalty).f32(s.presence_penalty);
+  writer.u32(static_cast<std::uint32_t>(s.penalty_last_n));
+}
+
+Sampling get_sampling(WireReader& reader) {
+  Sampling s;
+  s.temperature = reader.f32();
+  s.top_k = static_cast<std::int32_t>(reader.u32());
+  s.top_p = reader.f32();
+  s.min_p = reader.f32();
+  s.seed = reader.u64();
+  s.repetition_penalty = reader.f32();
+  s.frequency_penalty = reader.f32();
+  s.presence_penalty = reader.f32();
+  s.penalty_last_n = static_cast<std::int32_t>(reader.u32());
+  return s;
+}
+
+void put_ids(WireWriter& writer, const std::vector<TokenId>& ids) {
+  writer.u32(static_cast<std::uint32_t>(ids.size()));
+  for (const TokenId id : ids) writer.u32(static_cast<std::uint32_t>(id));
+}
+
+constexpr std::uint32_t kNone = 0xffffffff;
+
+}  // namespace
+
+WireWriter& WireWriter::request(const Request& value) {
+  put_ids(*this, value.prompt);
+  put_sampling(*this, value.sampling);
+  u32(value.max_tokens);
+  put_ids(*this, value.stop_ids);
+  u32(static_cast<std::uint32_t>(value.logit_bias.size()));
+  for (const LogitBias& bias : value.logit_bias) {
+    u32(static_cast<std::uint32_t>(bias.id)).f32(bias.bias);
+  }
+  return u32(value.logprobs.value_or(kNone)).u8(value.prompt_logprobs ? 1 : 0);
+}
+
+WireWriter& WireWriter::error(const Error& value) {
+  return u8(static_cast<std::uint8_t>(value.code)).text(value.message);
+}
+
+WireWriter& WireWriter::completion(const Completion& value) {
+  u8(static_cast<std::uint8_t>(value.reason)).error(value.error);
+  u32(value.prompt_tokens).u32(value.cached_tokens).u32(value.generated_tokens);
+  return f64(value.queue_seconds).f64(value.prompt_seconds).f64(value.decode_seconds);
+}
+
+WireWriter& WireWriter::facts(const EngineFacts& value) {
+  text(value.model_name).text(value.architecture).text(value.model_path);
+  u32(value.context).u32(value.vocabulary).u32(value.layers);
+  u64(value.parameters).u64(value.weight_bytes);
+  u32(value.threads).u32(value.parallel).text(value.isa);
+  u8(value.has_draft_block ? 1 : 0);
+  put_sampling(*this, value.default_sampling);
+  put_ids(*this, value.stop_ids);
+  return *this;
+}
+
+std::string WireWriter::frame() && {
+  const auto length = static_cast<std::uint32_t>(bytes_.size() - 4);
+  for (std::size_t i = 0; i < 4; ++i) bytes_[i] = static_cast<char>(length >> (8 * i) & 255u);
+  return std::move(bytes_);
+}
+
+// Reading ------------------------------------------------------------------------------------
+
+std::string_view WireReader::take(std::size_t size) {
+  if (failed_ || size > bytes_.size()) {
+    failed_ = true;
+    return {};
+  }
+  const std::string_view taken = bytes_.substr(0, size);
+  bytes_.remove_prefix(size);
+  return taken;
+}
+
+std::uint8_t WireReader::u8() {
+  const std::string_view byte = take(1);
+  return byte.empty() ? std::uint8_t{0} : static_cast<std::uint8_t>(byte[0]);
+}
+
+std::uint32_t WireReader::u32() {
+  std::uint32_t value = 0;
+  const std::string_view bytes = take(4);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    value |= std::uint32_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
+  }
+  return value;
+}
+
+std::uint64_t WireReader::u64() {
+  const std::uint64_t low = u32();
+  return low | std::uint64_t{u32()} << 32;
+}
+
+float WireReader::f32() {
+  return std::bit_cast<float>(u32());
+}
+
+double WireReader::f64() {
+  return std::bit_cast<double>(u64());
+}
+
+std::string WireReader::text() {
+  return std::string(take(u32()));
+}
+
+std::uint32_t WireReader::count(std::size_t each) {
+  const std::uint32_t number = u32();
+  if (number > bytes_.size() / each) failed_ = true;
+  return failed_ ? 0 : number;
+}
+
+TokenChances WireReader::chances() {
+  TokenChances value;
+  value.chosen.id = static_cast<TokenId>(u32());
+  value.chosen.logprob = f32();
+  value.top.resize(count(8));
+  for (auto& chance : value.top) {
+    chance.id = static_cast<TokenId>(u32());
+    chance.logprob = f32();
+  }
+  return value;
+}
+
+Request WireReader::request() {
+  Request value;
+  value.prompt.resize(count(4));
+  for (TokenId& id : value.prompt) id = static_cast<TokenId>(u32());
+  value.sampling = get_sampling(*this);
+  value.max_tokens = u32();
+  value.stop_ids.resize(count(4));
+  for (TokenId& id : value.stop_ids) id = static_cast<TokenId>(u32());
+  value.logit_bias.resize(count(8));
+  for (LogitBias& bias : value.logit_bias) {
+    bias.id = static_cast<TokenId>(u32());
+    bias.bias = f32();
+  }
+  if (const std::uint32_t top = u32(); top != kNone) value.logprobs = top;
+  value.prompt_logprobs = u8() != 0;
+  return value;
+}
+
+Error WireReader::error() {
+  Error value;
+  const std::uint8_t code = u8();
+  if (code > static_cast<std::uint8_t>(ErrorCode::internal)) failed_ = true;
+  value.code = failed_ ? ErrorCode::internal : static_cast<ErrorCode>(code);
+  value.message = text();
+  return value;
+}
+
+Completion WireReader::completion() {
+  Completion value;
+  const std::uint8_t reason = u8();
+  if (reason > static_cast<std::uint8_t>(FinishReason::error)) failed_ = true;
+  value.reason = failed_ ? FinishReason::error : static_cast<FinishReason>(reason);
+  value.error = error();
+  value.prompt_tokens = u32();
+  value.cached_tokens = u32();
+  value.generated_tokens = u32();
+  for (double* seconds : {&value.queue_seconds, &value.prompt_seconds, &value.decode_seconds}) {
+    *seconds = f64();
+    if (!(std::isfinite(*seconds) && *seconds >= 0)) failed_ = true;
+  }
+  return value;
+}
+
+EngineFacts WireReader::facts() {
+  EngineFacts value;
+  value.model_name = text();
+  value.architecture = text();
+  value.model_path = text();
+  value.context = u32();
+  value.vocabulary = u32();
+  value.layers = u32();
+  value.parameters = u64();
+  value.weight_bytes = u64();
+  value.threads = u32();
+  value.parallel = u32();
+  value.isa = text();
+  value.has_draft_block = u8() != 0;
+  value.default_sampling = get_sampling(*this);
+  value.stop_ids.resize(count(4));
+  for (TokenId& id : value.stop_ids) id = static_cast<TokenId>(u32());
+  return value;
+}
+
+Status WireReader::done() const {
+  if (!failed_ && bytes_.empty()) return {};
+  return fail(ErrorCode::corrupt, "a frame between server and engine is {}",
+              failed_ ? "cut off or malformed" : "longer than its content");
+}
+
+// Frames -------------------------------------------------------------------------------------
+
+void FrameCutter::feed(std::string_view bytes) {
+  if (at_ > 0 && at_ >= held_.size() / 2) {
+    held_.erase(0, at_);
+    at_ = 0;
+  }
+  held_ += bytes;
+}
+
+Result<std::optional<Frame>> FrameCutter::next() {
+  const std::string_view left = std::string_view(held_).substr(at_);
+  if (left.size() < 4) return std::optional<Frame>();
+  const std::uint32_t length = WireReader(left.substr(0, 4)).u32();
+  if (length == 0 || length > kMaxFrame) {
+    return fail(ErrorCode::corrupt,
+                "a frame of {} bytes between server and engine; 1 to {} are "
+                "possible",
+                length, kMaxFrame);
+  }
+  if (left.size() - 4 < length) return std::optional<Frame>();
+  Frame frame{static_cast<FrameKind>(left[4]), std::string(left.substr(5, length - 1))};
+  at_ += 4 + std::size_t{length};
+  return std::optional(std::move(frame));
+}
+
+}  // namespace strata::server

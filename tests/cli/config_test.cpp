@@ -1,0 +1,138 @@
+// The settings' table, over the program: precedence, sources, refusals.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace strata {
+namespace {
+
+using testing::HasSubstr;
+
+class ConfigTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ =
+        std::filesystem::temp_directory_path() / ("strata-config-" + std::to_string(getpid()));
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string file(const std::string& text) {
+    const std::string path = (folder_ / "c.json").string();
+    std::ofstream(path) << text;
+    return path;
+  }
+  // Standard output and error together; the exit code goes to code_.
+  std::string run(const std::string& arguments, const std::string& environment = "") {
+    const std::string command = "env -u STRATA_CONFIG -u STRATA_PORT " + environment + " " +
+                                STRATA_PROGRAM + " " + arguments + " 2>&1";
+    std::FILE* pipe = popen(command.c_str(), "r");
+    std::string out;
+    std::array<char, 4096> buffer{};
+    while (const std::size_t got = std::fread(buffer.data(), 1, buffer.size(), pipe))
+      out.append(buffer.data(), got);
+    code_ = pclose(pipe);
+    return out;
+  }
+  // "key value source" with single spaces.
+  static std::string line_of(const std::string& text, const std::string& key) {
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) {
+      std::istringstream words(line);
+      std::string name, value, source;
+      words >> name >> value >> source;
+      if (name == key) return name + " " + value + " " + source;
+    }
+    return "";
+  }
+
+  std::filesystem::path folder_;
+  int code_ = 0;
+};
+
+TEST_F(ConfigTest, FlagWinsOverEnvironmentOverFile) {
+  const std::string path = file("\xEF\xBB\xBF{\"port\": 1, \"host\": \"::1\", \"parallel\": null}");
+  EXPECT_EQ(line_of(run("config"), "port"), "port 8080 built-in");
+  const std::string of_file = run("config --config " + path);
+  EXPECT_EQ(line_of(of_file, "port"), "port 1 config");
+  EXPECT_EQ(line_of(of_file, "host"), "host \"::1\" config");
+  EXPECT_EQ(line_of(of_file, "parallel"), "parallel 4 built-in");
+  EXPECT_EQ(line_of(run("config", "STRATA_CONFIG=" + path + " STRATA_PORT=2"), "port"),
+            "port 2 environment");
+  EXPECT_EQ(line_of(run("config --port 3 --config " + path, "STRATA_PORT=2"), "port"),
+            "port 3 flag");
+  EXPECT_EQ(line_of(run("config --fit-max-tokens"), "fit_max_tokens"), "fit_max_tokens true flag");
+}
+
+TEST_F(ConfigTest, SecretsAreNotPrinted) {
+  const std::string out = run("config --api-key topsecret,other");
+  EXPECT_EQ(line_of(out, "api_key"), "api_key (hidden) flag");
+  EXPECT_EQ(out.find("topsecret"), std::string::npos);
+}
+
+TEST_F(ConfigTest, PathsOfTheFileAreMeantFromItsFolder) {
+  const std::string out = run("config --config " + file(R"({"model":"m.gguf","tls_key":"/k"})"));
+  EXPECT_THAT(line_of(out, "model"), HasSubstr((folder_ / "m.gguf").string()));
+  EXPECT_EQ(line_of(out, "tls_key"), "tls_key \"/k\" config");
+  EXPECT_EQ(line_of(run("config --model x.gguf"), "model"), "model \"x.gguf\" flag");
+}
+
+TEST_F(ConfigTest, RefusesWithNameAndPlace) {
+  const std::pair<const char*, const char*> table[] = {
+      {R"({"prot":1})", "unknown key 'prot'"},
+      {R"({"prot":1})", "did you mean 'port'?"},
+      {R"({"tokenizer":"x"})", "'tokenizer' in"},
+      {R"({"tokenizer":"x"})", "the model file carries its tokenizer"},
+      {R"({"mcp_servers":{}})", "is not supported"},
+      {R"({"port":"x"})", "must be a whole number from 0 to 65535"},
+      {R"({"port":65536})", "'port' in"},
+      {R"({"port":1.5})", "must be a whole number"},
+      {R"({"parallel":0})", "must be a whole number from 1 to 4096"},
+      {R"({"fit_max_tokens":1})", "must be true or false"},
+      {R"({"api_key":[""]})", "must be without empty strings"},
+      {R"({"api_key":""})", "must be without empty strings"},
+      {R"({"aliases":[5]})", "must be a string or an array of strings"},
+      {R"({"sampling":[]})", "must be a JSON object"},
+      {R"([])", "is an array where an object is needed"},
+      {R"({"port":1)", "is no valid JSON"},
+  };
+  for (const auto& [text, message] : table) {
+    EXPECT_THAT(run("config --config " + file(text)), HasSubstr(message)) << text;
+    EXPECT_NE(code_, 0) << text;
+  }
+  EXPECT_THAT(run("config --config /nonexistent.json"), HasSubstr("/nonexistent.json"));
+  EXPECT_THAT(run("config --port 70000"), HasSubstr("--port must be a whole number"));
+  EXPECT_THAT(run("config", "STRATA_PORT=abc"), HasSubstr("STRATA_PORT must be a whole number"));
+  EXPECT_THAT(run("config --api-key ''"), HasSubstr("--api-key must be without empty strings"));
+  EXPECT_THAT(run("config --sampling '{'"), HasSubstr("--sampling is no valid JSON"));
+}
+
+TEST_F(ConfigTest, ServeRefusesOtherMachinesWithoutAKey) {
+  EXPECT_THAT(run("serve --host 0.0.0.0 --port 0"), HasSubstr("without a key"));
+  EXPECT_THAT(run("serve --engine elsewhere --port 0"), HasSubstr("must be process or inside"));
+  EXPECT_THAT(run("serve --tls-cert x.pem --port 0"), HasSubstr("both a certificate and its key"));
+  EXPECT_THAT(run("serve --sampling '{\"temperature\":-1}' --port 0"), HasSubstr("temperature"));
+}
+
+TEST_F(ConfigTest, EveryKeyIsInTheDocs) {
+  std::ifstream in(std::string(STRATA_SOURCE_DIR) + "/docs/config.md");
+  std::ostringstream docs;
+  docs << in.rdbuf();
+  std::istringstream lines(run("config"));
+  int keys = 0;
+  for (std::string line; std::getline(lines, line); ++keys) {
+    const std::string key = line.substr(0, line.find(' '));
+    EXPECT_THAT(docs.str(), HasSubstr("`" + key + "`"));
+  }
+  EXPECT_GT(keys, 15);
+}
+
+}  // namespace
+}  // namespace strata
