@@ -355,7 +355,7 @@ static void int_panel(const IntFormat& format, const std::byte* matrix, std::siz
     const std::size_t groups = std::min(kBlock, width - at) / 32;
     const std::size_t offset = at / type.block_values * type.block_bytes;
     for (std::size_t v = 0; v < vectors; ++v) {
-      prefetch_run(next + row_count * offset + v * kLanes * step, kLanes * step);
+      prefetch_later(next + row_count * offset + v * kLanes * step, kLanes * step);
       if (format.kind == BlockKind::group_words) {
         fill_words(rows + v * kLanes, offset, groups, v, scratch->panel);
       } else {

@@ -13,6 +13,10 @@ using IntLanes = std::int32_t __attribute__((vector_size(64)));
 STRATA_INLINE void prefetch_run(const std::byte* from, std::size_t bytes) {
   for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(from + line);
 }
+// The same for what comes much later: it must not push out what is at work in the first cache.
+STRATA_INLINE void prefetch_later(const std::byte* from, std::size_t bytes) {
+  for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(from + line, 0, 2);
+}
 
 STRATA_INLINE Lanes fma_lanes(const Lanes& a, const Lanes& b, const Lanes& c) {
 #if defined(STRATA_AVX512)
