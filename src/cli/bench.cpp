@@ -34,7 +34,6 @@ struct BenchArguments {
   std::uint32_t probe_mib = 1024;
   double quiet = 3;  // percent
   std::string text;
-  std::string weights = "auto";
   bool parts = false, kernels = false, csv = false, json = false;
 };
 
@@ -175,7 +174,6 @@ void print_kernels(const std::vector<KernelUse>& kernels) {
 
 Result<int> run_bench(BenchArguments& arguments) {
   STRATA_ASSIGN(arguments.benchmark.model_path, model_or_default(arguments.benchmark.model_path));
-  STRATA_ASSIGN(arguments.benchmark.residence, residence_from(arguments.weights));
   const std::vector<BenchTest> tests = tests_of(arguments);
   STRATA_ASSIGN(const auto benchmark, Benchmark::open(real_files(), arguments.benchmark));
   STRATA_TRY(check_context(tests, benchmark->network().params));
@@ -226,12 +224,7 @@ void add_options(CLI::App& command, BenchArguments& a) {
   command.add_option("--threads", a.benchmark.threads, "Threads (default: usable CPUs)");
   command.add_option("--isa", a.benchmark.isa,
                      "Instruction set of the kernels (default: the best)");
-  command
-      .add_option(
-          "--weights", a.weights,
-          "Where they lie: in memory (ram), in the mapped file (map), or in memory if there "
-          "is room (auto, the default)")
-      ->check(CLI::IsMember({"auto", "ram", "map"}));
+  add_weights_option(command, a.benchmark.residence);
   command
       .add_option("--chunk", a.benchmark.chunk,
                   "Prompt tokens a window (default: what the engine takes)")

@@ -53,6 +53,7 @@ void register_engine(CLI::App& app, Invocation& invocation) {
   engine->add_option("--ctx", arguments->engine.context, "Tokens a request may hold");
   engine->add_option("--threads", arguments->engine.threads, "0 for one per usable CPU");
   engine->add_option("--parallel", arguments->engine.parallel, "Answers made at the same time");
+  add_weights_option(*engine, arguments->engine.residence);
   add_table_options(*engine, arguments->engine.ngram_table);
   engine->add_option("--script", arguments->script, "Play this script instead of a model");
   engine->add_option("--log-level", arguments->log_level, "How much goes to standard error");

@@ -36,4 +36,15 @@ void add_table_options(CLI::App& command, TableOptions& options) {
       ->check(CLI::Range(0, 3'600'000));
 }
 
+void add_weights_option(CLI::App& command, Residence& residence) {
+  command
+      .add_option_function<std::string>(
+          "--weights",
+          [&residence](const std::string& name) { residence = residence_from(name).value(); },
+          "Where they lie: in memory (ram), in the mapped file (map), or in memory if there is "
+          "room "
+          "(auto, the default)")
+      ->check(CLI::IsMember({"auto", "ram", "map"}));
+}
+
 }  // namespace strata

@@ -101,6 +101,7 @@ void add_talk_options(CLI::App& command, TalkArguments& a) {
       ->check(CLI::Validator(whole_number_up_to(INT64_MAX), ""));
   command.add_option("--ctx", a.engine.context, "Tokens of context (default: the model's own)");
   command.add_option("--threads", a.engine.threads, "Threads (default: usable CPUs)");
+  add_weights_option(command, a.engine.residence);
   add_table_options(command, a.engine.ngram_table);
 }
 

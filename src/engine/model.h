@@ -15,7 +15,7 @@ inline Result<Network> open_network(FileSystem& files, const std::string& path,
   options.files = &files;
   STRATA_ASSIGN(GgufModel model, open_gguf(files, path));
   // The n-gram tables have their own readers.
-  auto resident = make_resident(files, model, options.residence, [](const TensorView& tensor) {
+  auto resident = load_into_memory(files, model, options.residence, [](const TensorView& tensor) {
     return !tensor.name.ends_with("per_layer_token_embd.weight");
   });
   if (!resident) return with_context(std::move(resident).error(), fmt::format("model '{}'", path));

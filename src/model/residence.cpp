@@ -102,8 +102,8 @@ Result<Residence> residence_from(std::string_view text) {
               text);
 }
 
-Status make_resident(FileSystem& files, GgufModel& model, Residence residence,
-                     const std::function<bool(const TensorView&)>& wanted) {
+Status load_into_memory(FileSystem& files, GgufModel& model, Residence residence,
+                        const std::function<bool(const TensorView&)>& wanted) {
   if (residence == Residence::mapped) return {};
   std::vector<Copy> copies;
   std::size_t total = 0;

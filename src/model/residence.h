@@ -22,7 +22,7 @@ Result<Residence> residence_from(std::string_view text);  // auto, ram, map
 // model at the copies; the model owns them. `automatic` leaves the model as it is when less than
 // an eighth of the memory that is free now would be left; `ram` is an error then
 // (`exhausted`, both sizes said). A read error names the tensor; the model is unchanged then.
-Status make_resident(FileSystem& files, GgufModel& model, Residence residence,
-                     const std::function<bool(const TensorView&)>& wanted);
+Status load_into_memory(FileSystem& files, GgufModel& model, Residence residence,
+                        const std::function<bool(const TensorView&)>& wanted);
 
 }  // namespace strata

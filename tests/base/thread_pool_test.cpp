@@ -52,6 +52,40 @@ TEST_P(ThreadPoolTest, TinyBatchesRunEachPartOnce) {
   EXPECT_EQ(calls, expected);
 }
 
+TEST_P(ThreadPoolTest, NearPartsRunOnceEachAndAShareIsWorkedInOrder) {
+  ThreadPool pool(GetParam());
+  for (std::size_t round = 0; round < 2000; ++round) {
+    const std::size_t parts = round % 97;
+    std::vector<std::uint32_t> calls(parts, 0);
+    pool.run_near(parts, [&](std::size_t part) { ++calls[part]; });
+    ASSERT_EQ(calls, std::vector<std::uint32_t>(parts, 1)) << parts << " parts";
+  }
+  // One thread takes its share from the front.
+  if (GetParam() == 1) {
+    std::vector<std::size_t> order;
+    pool.run_near(5, [&](std::size_t part) { order.push_back(part); });
+    EXPECT_EQ(order, (std::vector<std::size_t>{0, 1, 2, 3, 4}));
+  }
+}
+
+TEST(ThreadPool, NearPartsOfASlowThreadAreTakenByTheOther) {
+  ThreadPool pool(2);
+  std::atomic<std::uint32_t> others{0};
+  std::atomic<bool> slow_began{false};
+  // Whoever gets part 0 waits until all other parts are done: nobody else must wait for it.
+  pool.run_near(64, [&](std::size_t part) {
+    if (part != 0) {
+      ++others;
+      return;
+    }
+    slow_began = true;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (others < 63 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  });
+  EXPECT_TRUE(slow_began);
+  EXPECT_EQ(others, 63u);
+}
+
 // Each batch has a body of its own that is destroyed right after: a thread that ran a part late
 // would touch freed memory, and one that ran the wrong body would count for the wrong batch.
 TEST_P(ThreadPoolTest, NoPartRunsAfterItsBatch) {

@@ -474,26 +474,13 @@ STRATA_INLINE void delta_columns(float* state, std::size_t key_dim, std::size_t 
 // cache.
 static void delta_steps(float* state, std::size_t key_dim, std::size_t stride,
                         const DeltaStep* steps, std::size_t count) {
-  // Steps lie far apart in memory: the one after the next is asked for.
-  const auto ask = [&](std::size_t i, std::size_t column, std::size_t columns) {
-    if (i + 2 >= count) return;
-    const DeltaStep& later = steps[i + 2];
-    for (const float* vector : {later.k, later.q})
-      prefetch_run(reinterpret_cast<const std::byte*>(vector), key_dim * sizeof(float));
-    prefetch_run(reinterpret_cast<const std::byte*>(later.v + column), columns * sizeof(float));
-  };
   std::size_t column = 0;
-  constexpr std::size_t width = kDeltaVectors * kLanes;
-  for (; column + width <= stride; column += width)
-    for (std::size_t i = 0; i < count; ++i) {
-      ask(i, column, width);
+  for (; column + kDeltaVectors * kLanes <= stride; column += kDeltaVectors * kLanes)
+    for (std::size_t i = 0; i < count; ++i)
       delta_columns<kDeltaVectors>(state, key_dim, stride, steps[i], column);
-    }
   for (; column < stride; column += kLanes)
-    for (std::size_t i = 0; i < count; ++i) {
-      ask(i, column, kLanes);
+    for (std::size_t i = 0; i < count; ++i)
       delta_columns<1>(state, key_dim, stride, steps[i], column);
-    }
 }
 
 static void softmax(float* scores, std::size_t n) {
