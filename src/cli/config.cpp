@@ -34,6 +34,8 @@ constexpr std::array kKeys = {
               kMaxTokens},
     ConfigKey{"threads", Type::number, "0 for one per usable CPU", 0, 4096},
     ConfigKey{"parallel", Type::number, "Answers made at the same time, 64 with a model", 1, 4096},
+    ConfigKey{"weights", Type::text,
+              "Where they lie: ram, map (the mapped file), or auto: in memory if there is room"},
     ConfigKey{"ngram_table", Type::text,
               "How the n-gram table is read: auto, direct, threads, mmap or resident"},
     ConfigKey{"ngram_cache", Type::number, "MiB for rows of the table that were read", 0,
@@ -66,7 +68,7 @@ json::value built_in(std::string_view name) {
   if (name == "host") return "127.0.0.1";
   if (name == "port") return 8080;
   if (name == "parallel") return 4;
-  if (name == "ngram_table") return "auto";
+  if (name == "weights" || name == "ngram_table") return "auto";
   if (name == "ngram_cache") return 128;
   if (name == "ngram_depth") return 64;
   if (name == "engine") return "process";

@@ -151,8 +151,11 @@ std::vector<std::string> child_arguments(const Config& config, const std::string
     words.emplace_back(flag);
     words.push_back(std::to_string(config.number(key)));
   }
-  words.emplace_back("--ngram-table");
-  words.push_back(config.text("ngram_table"));
+  for (const auto& [flag, key] :
+       {std::pair{"--weights", "weights"}, std::pair{"--ngram-table", "ngram_table"}}) {
+    words.emplace_back(flag);
+    words.push_back(config.text(key));
+  }
   if (const std::string script = config.text("script"); !script.empty()) {
     words.push_back("--script");
     words.push_back(script);
@@ -165,6 +168,7 @@ Result<std::unique_ptr<Engine>> open_engine(const Config& config, server::Servic
   STRATA_ASSIGN(const std::string model, model_or_default(config.text("model")));
   const std::string kind = config.text("engine");
   STRATA_ASSIGN(const TableMode table, table_mode_named(config.text("ngram_table")));
+  STRATA_ASSIGN(const Residence residence, residence_from(config.text("weights")));
   if (kind == "inside") {
     if (!config.text("script").empty()) {
       return fail(ErrorCode::invalid_argument, "a script is played by an engine process only");
@@ -174,6 +178,7 @@ Result<std::unique_ptr<Engine>> open_engine(const Config& config, server::Servic
     inside.context = static_cast<std::uint32_t>(config.number("ctx"));
     inside.threads = static_cast<std::uint32_t>(config.number("threads"));
     inside.parallel = static_cast<std::uint32_t>(config.number("parallel"));
+    inside.residence = residence;
     inside.ngram_table.mode = table;
     inside.ngram_table.cache_bytes = static_cast<std::uint64_t>(config.number("ngram_cache")) << 20;
     inside.ngram_table.queue_depth = static_cast<std::uint32_t>(config.number("ngram_depth"));
