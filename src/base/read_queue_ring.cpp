@@ -57,6 +57,7 @@ class RingQueue final : public ReadQueue {
     }
     // Pinning the buffers saves work a read; a small limit on locked memory may forbid it.
     std::vector<iovec> places;
+    places.reserve(slots());
     for (std::uint32_t s = 0; s < slots(); ++s)
       places.push_back({buffers_.slot(s).data(), buffers_.slot(s).size()});
     registered_ = io_uring_register_buffers(&ring_, places.data(), slots()) == 0;

@@ -12,8 +12,6 @@
 
 #include "base/descriptor.h"
 
-extern char** environ;
-
 namespace strata {
 namespace {
 
@@ -33,6 +31,7 @@ Result<Output> run_program(std::vector<std::string> arguments) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, write_end.get(), STDOUT_FILENO);
   std::vector<char*> pointers;
+  pointers.reserve(arguments.size() + 1);
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
   pid_t child = 0;
