@@ -72,7 +72,7 @@ json::value built_in(std::string_view name) {
   if (name == "ngram_cache") return 128;
   if (name == "ngram_depth") return 64;
   if (name == "engine") return "process";
-  if (name == "engine_silence_s") return 20;
+  if (name == "engine_silence_s") return 60;
   if (name == "body_mib") return 16;
   if (name == "connections") return 1024;
   if (name == "log_level") return "info";
