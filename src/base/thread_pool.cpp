@@ -247,8 +247,8 @@ std::size_t ThreadPool::threads() const {
   return shared_->workers.size() + 1;
 }
 
-void ThreadPool::Shared::run_batches(std::size_t parts, const Body& todo) {
-  body = &todo;
+void ThreadPool::Shared::run_batches(std::size_t parts, const Body& of_part) {
+  body = &of_part;
   for (first = 0; first < parts; first += kMaxParts) run_batch(std::min(parts - first, kMaxParts));
   body = nullptr;
 }

@@ -23,11 +23,11 @@
 namespace strata {
 namespace {
 
-constexpr std::size_t kSlice = 256;            // rows of a request that are admitted at a time
-constexpr std::size_t kBurst = 4;              // reads handed over at a time
-constexpr std::uint32_t kMaxAttempts = 4;      // of a read that ends early without any progress
-constexpr double kKeepAliveSeconds = 60;       // after the last request
-constexpr std::chrono::hours kNothingToDo{1};  // then the loop looks up once
+constexpr std::size_t kSlice = 256;          // rows of a request that are admitted at a time
+constexpr std::size_t kBurst = 4;            // reads handed over at a time
+constexpr std::uint32_t kMaxAttempts = 4;    // of a read that ends early without any progress
+constexpr double kKeepAliveSeconds = 60;     // after the last request
+constexpr std::chrono::hours kIdlePause{1};  // then the loop looks up once
 
 std::uint64_t microseconds(double seconds) {
   return seconds <= 0 ? 0 : static_cast<std::uint64_t>(seconds * 1e6);
@@ -442,7 +442,7 @@ std::shared_ptr<PageRead> RowReader::Shared::keep_alive(double now) {
 std::chrono::microseconds RowReader::Shared::time_left(double now) const {
   if (options.keep_alive_ms == 0 || last_request == 0 || now - last_request > kKeepAliveSeconds ||
       under_way > 0)
-    return kNothingToDo;
+    return kIdlePause;
   const double left = last_read + options.keep_alive_ms / 1000.0 - now;
   return std::chrono::microseconds(std::max<std::uint64_t>(microseconds(left), 1000));
 }

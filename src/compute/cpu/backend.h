@@ -1,6 +1,8 @@
-// The CPU backend. Weights are unpacked panel by panel, each once a window, and multiplied with
-// every row of it: block formats in exact integers against activations in bytes (int_blocks.h);
-// F32, F16 and BF16, and all matrices whose inputs must stay floats, in float32.
+// The CPU backend. Each weight is read once a window: by rows that stay in registers for a few
+// tokens, by unpacked panels for more, with the same bits (kernels.h). Block formats are multiplied
+// in exact integers with activations in bytes, Q8_0 residual gates with activations of 16 bits
+// (int_blocks.h); F32, F16 and BF16, and all other matrices whose inputs must not be bytes, in
+// float32.
 #pragma once
 
 #include <functional>
@@ -64,7 +66,7 @@ class CpuBackend final : public Backend {
     std::uint32_t part = 0;  // index into parts_
     std::size_t row = 0, rows = 0;
   };
-  // Rows of inputs in bytes.
+  // Rows of inputs in bytes or words.
   struct ByteInputs {
     const QuantizedRow* of[kBlockKinds] = {};  // by BlockKind; null where no matrix of the kind is
     const QuantizedRow* operator[](BlockKind kind) const {
@@ -84,11 +86,11 @@ class CpuBackend final : public Backend {
     const float* const* x = nullptr;  // one row of inputs for each token
     float* const* y = nullptr;
     std::size_t tokens = 0;
-    // The same inputs as bytes: a block format is then multiplied in integers. Empty for matrices
-    // whose inputs must stay floats (router, residual gates, alpha, beta, indexer).
+    // The same inputs in integers: a format of that kind is then multiplied in integers. Only
+    // words for the residual gates, empty for router, alpha, beta and indexer.
     ByteInputs bytes = {};
   };
-  // Rows of inputs in bytes, with their views, by BlockKind.
+  // Their storage and views, by BlockKind.
   struct Quantized {
     QuantizedRows rows[kBlockKinds];
     std::vector<QuantizedRow> views[kBlockKinds];

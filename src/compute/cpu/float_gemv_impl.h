@@ -2,34 +2,30 @@
 // registers and multiplied at once. The sums are those of gemm(): one fused multiply-add after the
 // other within a run of kRun inputs, and the runs added in order. Runs do not wait for each other.
 
-// `step` inputs of sixteen rows, turned; column(k) is input k of every row.
-struct TurnedF32 {
-  static constexpr std::size_t step = 16, bytes = 64;
+// `step` inputs of sixteen rows, turned; column(k) is input k of every row. Of types without
+// blocks: 64 bytes of each row as sixteen columns of dwords.
+struct TurnedDwords {
+  static constexpr std::size_t bytes = 64;
   alignas(64) IntLanes columns[kLanes];
-  STRATA_INLINE void turn(TurnedF32& into, const std::byte* const* rows, std::size_t offset) {
+  STRATA_INLINE void turn(TurnedDwords& into, const std::byte* const* rows, std::size_t offset) {
     column_dwords(rows, offset, into.columns);
   }
+};
+struct TurnedF32 : TurnedDwords {
+  static constexpr std::size_t step = 16;
   STRATA_INLINE Lanes column(const TurnedF32& turned, std::size_t k) {
     return (Lanes)turned.columns[k];
   }
 };
-struct TurnedBF16 {
-  static constexpr std::size_t step = 32, bytes = 64;
-  alignas(64) IntLanes columns[kLanes];
-  STRATA_INLINE void turn(TurnedBF16& into, const std::byte* const* rows, std::size_t offset) {
-    column_dwords(rows, offset, into.columns);
-  }
+struct TurnedBF16 : TurnedDwords {
+  static constexpr std::size_t step = 32;
   STRATA_INLINE Lanes column(const TurnedBF16& turned, std::size_t k) {
     const IntLanes pair = turned.columns[k / 2];
     return (Lanes)(k % 2 == 0 ? pair << 16 : pair & static_cast<std::int32_t>(0xffff0000));
   }
 };
-struct TurnedF16 {
-  static constexpr std::size_t step = 32, bytes = 64;
-  alignas(64) IntLanes columns[kLanes];
-  STRATA_INLINE void turn(TurnedF16& into, const std::byte* const* rows, std::size_t offset) {
-    column_dwords(rows, offset, into.columns);
-  }
+struct TurnedF16 : TurnedDwords {
+  static constexpr std::size_t step = 32;
   STRATA_INLINE Lanes column(const TurnedF16& turned, std::size_t k) {
     const IntLanes pair = turned.columns[k / 2];
     return half_lanes((k % 2 == 0 ? pair : pair >> 16) & 0xffff);

@@ -15,6 +15,7 @@
 //                    acc = fma(float(I), d * dx, acc);  acc = fma(float(M), -(dmin * dx), acc)
 //   group_floats:    for each h: acc = fma(float(I_h), group_d[h] * dx[h], acc), then with minima
 //                    acc = fma(group_m[h], dx[h] * float(sum(x of h)), acc)
+//   group_words:     as group_floats, with x of 16 bits
 #pragma once
 
 #include <cstddef>

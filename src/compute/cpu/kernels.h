@@ -25,7 +25,6 @@ constexpr std::size_t kInt8LoopProducts = 16 * 64;  // of one iteration of int8_
 
 // What a product's activations are made of.
 enum class Inputs : std::uint8_t { bytes, words, floats };
-constexpr std::size_t kInputKinds = 3;
 constexpr std::string_view to_string(Inputs inputs) {
   return inputs == Inputs::bytes ? "bytes" : inputs == Inputs::words ? "words" : "floats";
 }
