@@ -257,8 +257,19 @@ boost::json::object json_of(const Compared& c) {
   return out;
 }
 
+// Both commands are about reads from the disk; nothing is claimed of a mode that has none.
+Status check_mode(const PleArguments& arguments) {
+  const TableMode mode = arguments.table.mode;
+  if (mode == TableMode::mapped || mode == TableMode::resident) {
+    return fail(ErrorCode::invalid_argument,
+                "'strata ple' reads the table from the disk: --ngram-table is direct or threads");
+  }
+  return {};
+}
+
 Result<int> run_bench(const PleArguments& arguments) {
   set_log_level("warning");
+  STRATA_TRY(check_mode(arguments));
   STRATA_ASSIGN(const Model model, Model::open(arguments.model));
   const bool with_fio = has_fio();
   std::vector<Compared> reads;
@@ -314,13 +325,15 @@ Result<int> run_bench(const PleArguments& arguments) {
 // The first, the last and random rows (or all), in bulk and in random order, against plain reads.
 Result<int> run_verify(const PleArguments& arguments) {
   set_log_level("warning");
+  STRATA_TRY(check_mode(arguments));
   STRATA_ASSIGN(const Model model, Model::open(arguments.model));
   STRATA_ASSIGN(const RowFormat format, RowFormat::of(model.file->metadata, *model.table));
   STRATA_ASSIGN(const auto reader,
                 open_row_reader(real_files(), *model.file, *model.table, arguments.table));
   STRATA_ASSIGN(const std::unique_ptr<File> file, real_files().open(model.path()));
   const bool all = arguments.rows == 0;
-  const std::uint64_t count = all ? model.rows() : std::min(arguments.rows, model.rows()) + 2;
+  const std::uint64_t count =
+      all ? model.rows() : std::min(std::min(arguments.rows, model.rows()) + 2, model.rows());
   std::mt19937_64 random(7);
   Bytes right(model.row_bytes());
   std::vector<float> values(format.width());

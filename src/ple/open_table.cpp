@@ -200,6 +200,12 @@ Result<std::shared_ptr<RowTable>> open_table(FileSystem& files,
       "({:.1f} MB)",
       double(tensor.data.size()) / 1e6, model->paths[tensor.part], stats.how, options.queue_depth,
       stats.cache_rows, double(stats.memory_bytes) / 1e6);
+  if (options.cache_bytes > 0 && stats.memory_bytes > options.cache_bytes) {
+    log_warning(
+        "n-gram table: the buffers of {} reads alone take {:.1f} MB of a cache of {:.1f} MB, so no "
+        "rows are kept; ask for a larger cache or for fewer reads under way",
+        options.queue_depth, double(stats.memory_bytes) / 1e6, double(options.cache_bytes) / 1e6);
+  }
   return std::make_shared<ReaderTable>(std::move(*reader), tensor.ne[1], format);
 }
 

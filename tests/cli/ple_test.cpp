@@ -57,6 +57,28 @@ TEST_F(Program, ple_counts_the_hits_of_a_text) {
   }
 }
 
+TEST_F(Program, ple_claims_nothing_of_modes_that_do_not_read_the_disk) {
+  for (const std::string command : {"verify", "bench"})
+    for (const std::string mode : {"mmap", "resident"}) {
+      const Outcome r = run("ple " + command + " --ngram-table " + mode + " " + converted());
+      EXPECT_EQ(r.code, 1) << command << " " << mode;
+      EXPECT_THAT(r.error, HasSubstr("--ngram-table is direct or threads"));
+    }
+}
+
+TEST_F(Program, ple_verify_never_counts_more_rows_than_there_are) {
+  const Outcome r = run("ple verify --rows 18446744073709551615 " + converted());
+  ASSERT_EQ(r.code, 0) << r.error;
+  const std::string first = r.out.substr(0, r.out.find(" rows"));
+  EXPECT_EQ(first.substr(0, first.find(" of ")), first.substr(first.find(" of ") + 4)) << r.out;
+}
+
+TEST_F(Program, a_cache_smaller_than_its_read_buffers_is_said) {
+  const std::string how = "run -n 1 -t 0 -p x --ngram-table direct --ngram-cache ";
+  EXPECT_THAT(run(how + "1").error, HasSubstr("so no rows are kept; ask for a larger cache"));
+  EXPECT_THAT(run(how + "128").error, testing::Not(HasSubstr("no rows are kept")));
+}
+
 TEST_F(Program, ple_says_what_is_wrong) {
   Outcome r = run("ple verify " + (folder / "nothing.gguf").string());
   EXPECT_EQ(r.code, 1);
