@@ -190,30 +190,14 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// Makes a rename durable. Some file systems cannot flush a folder and say EINVAL.
-Status flush_folder(const std::string& folder) {
-  const Descriptor descriptor(open_retrying(folder, O_RDONLY | O_DIRECTORY));
-  if (descriptor.get() < 0) return errno_failure("open the folder", folder, errno);
-  for (;;) {
-    if (::fsync(descriptor.get()) == 0 || errno == EINVAL || errno == EROFS) return {};
-    if (errno != EINTR) return errno_failure("flush the folder", folder, errno);
-  }
-}
-
 class RealFileSystem final : public FileSystem {
  public:
   Result<std::unique_ptr<File>> open(const std::string& path) override {
-    // Without O_NONBLOCK the open of a pipe would wait for its writer.
-    Descriptor descriptor(open_retrying(path, O_RDONLY | O_NONBLOCK));
-    if (descriptor.get() < 0) return errno_failure("open", path, errno);
-    struct stat status{};
-    if (::fstat(descriptor.get(), &status) != 0) return errno_failure("examine", path, errno);
-    if (!S_ISREG(status.st_mode)) {
-      return fail(ErrorCode::io, "cannot open '{}': it is {}, not a file", path,
-                  S_ISDIR(status.st_mode) ? "a folder" : "a device or pipe");
-    }
-    return std::make_unique<RealFile>(path, std::move(descriptor),
-                                      static_cast<std::uint64_t>(status.st_size));
+    return open_checked(path, false);
+  }
+
+  Result<std::unique_ptr<File>> open_private(const std::string& path) override {
+    return open_checked(path, true);
   }
 
   Result<std::unique_ptr<OutputFile>> create(const std::string& path) override {
@@ -222,7 +206,26 @@ class RealFileSystem final : public FileSystem {
     return std::make_unique<RealOutputFile>(path, std::move(descriptor));
   }
 
-  Status rename(const std::string& from, const std::string& to) override {
+  Result<std::unique_ptr<OutputFile>> create_private(const std::string& path) override {
+    Descriptor descriptor(open_retrying(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
+    if (descriptor.get() < 0) return errno_failure("create", path, errno);
+    return std::make_unique<RealOutputFile>(path, std::move(descriptor));
+  }
+
+  Status make_private_folder(const std::string& path) override {
+    for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+      const std::string part = path.substr(0, end);
+      if (::mkdir(part.c_str(), 0700) != 0 && errno != EEXIST)
+        return errno_failure("make the folder", part, errno);
+      if (end == std::string::npos) break;
+    }
+    struct stat status{};
+    if (::stat(path.c_str(), &status) != 0) return errno_failure("examine", path, errno);
+    if (S_ISDIR(status.st_mode)) return {};
+    return fail(ErrorCode::io, "cannot make the folder '{}': there is a file of that name", path);
+  }
+
+  Status replace(const std::string& from, const std::string& to) override {
     struct stat target = {};
     // A device or a pipe under that name would be gone for everybody.
     if (::lstat(to.c_str(), &target) == 0 && !S_ISREG(target.st_mode)) {
@@ -234,9 +237,17 @@ class RealFileSystem final : public FileSystem {
       return fail(errno == ENOENT ? ErrorCode::not_found : ErrorCode::io,
                   "cannot rename '{}' to '{}': {}", from, to, errno_text(errno));
     }
-    STRATA_TRY(flush_folder(folder_of(to)));
-    if (folder_of(from) != folder_of(to)) STRATA_TRY(flush_folder(folder_of(from)));
     return {};
+  }
+
+  // Some file systems cannot flush a folder and say EINVAL.
+  Status flush_folder(const std::string& folder) override {
+    const Descriptor descriptor(open_retrying(folder, O_RDONLY | O_DIRECTORY));
+    if (descriptor.get() < 0) return errno_failure("open the folder", folder, errno);
+    for (;;) {
+      if (::fsync(descriptor.get()) == 0 || errno == EINVAL || errno == EROFS) return {};
+      if (errno != EINTR) return errno_failure("flush the folder", folder, errno);
+    }
   }
 
   Status remove(const std::string& path) override {
@@ -255,11 +266,55 @@ class RealFileSystem final : public FileSystem {
       const dirent* entry = ::readdir(stream.get());
       if (entry == nullptr) break;
       std::string name = entry->d_name;
-      if (name != "." && name != "..") names.push_back(std::move(name));
+      if (name == "." || name == "..") continue;
+      if (names.size() == kMaxFolderEntries) {
+        return fail(ErrorCode::exhausted, "the folder '{}' has more than {} entries", folder,
+                    kMaxFolderEntries);
+      }
+      names.push_back(std::move(name));
     }
     if (errno != 0) return errno_failure("list the folder", folder, errno);
     std::sort(names.begin(), names.end());
     return names;
+  }
+
+  Result<FileStatus> examine(const std::string& path) override {
+    struct stat status{};
+    if (::lstat(path.c_str(), &status) != 0) return errno_failure("examine", path, errno);
+    using Kind = FileStatus::Kind;
+    const Kind kind = S_ISREG(status.st_mode)   ? Kind::file
+                      : S_ISDIR(status.st_mode) ? Kind::folder
+                      : S_ISLNK(status.st_mode) ? Kind::link
+                                                : Kind::other;
+    return FileStatus{kind, static_cast<std::uint64_t>(status.st_size), status.st_nlink,
+                      status.st_uid == ::geteuid(),
+                      std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
+  }
+
+  Status touch(const std::string& path) override {
+    if (::utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW) == 0) return {};
+    return errno_failure("touch", path, errno);
+  }
+
+ private:
+  static Result<std::unique_ptr<File>> open_checked(const std::string& path, bool is_private) {
+    // Without O_NONBLOCK the open of a pipe would wait for its writer.
+    Descriptor descriptor(
+        open_retrying(path, O_RDONLY | O_NONBLOCK | (is_private ? O_NOFOLLOW : 0)));
+    if (descriptor.get() < 0) return errno_failure("open", path, errno);
+    struct stat status{};
+    if (::fstat(descriptor.get(), &status) != 0) return errno_failure("examine", path, errno);
+    if (!S_ISREG(status.st_mode)) {
+      return fail(ErrorCode::io, "cannot open '{}': it is {}, not a file", path,
+                  S_ISDIR(status.st_mode) ? "a folder" : "a device or pipe");
+    }
+    if (is_private && (status.st_nlink != 1 || status.st_uid != ::geteuid())) {
+      return fail(ErrorCode::io, "'{}' is not used: {}", path,
+                  status.st_nlink != 1 ? "it has more names than one (hard links)"
+                                       : "it belongs to another user");
+    }
+    return std::make_unique<RealFile>(path, std::move(descriptor),
+                                      static_cast<std::uint64_t>(status.st_size));
   }
 };
 
@@ -271,6 +326,13 @@ Status File::read_exact(std::uint64_t offset, std::span<std::byte> into) const {
     return fail(ErrorCode::io, "'{}' ends early: {} bytes wanted at offset {}, {} read", path(),
                 into.size(), offset, got);
   }
+  return {};
+}
+
+Status FileSystem::rename(const std::string& from, const std::string& to) {
+  STRATA_TRY(replace(from, to));
+  STRATA_TRY(flush_folder(folder_of(to)));
+  if (folder_of(from) != folder_of(to)) STRATA_TRY(flush_folder(folder_of(from)));
   return {};
 }
 

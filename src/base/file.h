@@ -59,43 +59,86 @@ class OutputFile {
   virtual Status finish() = 0;
 };
 
+// What stands under a name; a link is not followed.
+struct FileStatus {
+  enum class Kind { file, folder, link, other };
+  Kind kind = Kind::file;
+  std::uint64_t size = 0;     // bytes
+  std::uint64_t names = 1;    // hard links
+  bool own = true;            // belongs to the user this program runs as
+  std::int64_t modified = 0;  // nanoseconds since 1970
+};
+
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
   virtual Result<std::unique_ptr<File>> open(const std::string& path) = 0;
   virtual Result<std::unique_ptr<OutputFile>> create(const std::string& path) = 0;  // truncates
-  virtual Status rename(const std::string& from, const std::string& to) = 0;        // replaces `to`
+  // Replaces `to`, which must be a file or absent, and makes that durable.
+  Status rename(const std::string& from, const std::string& to);
+  // As rename, but durable only after flush_folder.
+  virtual Status replace(const std::string& from, const std::string& to) = 0;
+  virtual Status flush_folder(const std::string& folder) = 0;
   virtual Status remove(const std::string& path) = 0;
   virtual bool exists(const std::string& path) = 0;
   // Names (not paths) of the entries of a folder, sorted.
+  // More than kMaxFolderEntries are an error.
   virtual Result<std::vector<std::string>> list(const std::string& folder) = 0;
+  virtual Result<FileStatus> examine(const std::string& path) = 0;
+  // The file counts as modified now.
+  virtual Status touch(const std::string& path) = 0;
+
+  // For files that only this program may have written.
+  // A folder for this user alone, and its parents; one that exists stays as it is.
+  virtual Status make_private_folder(const std::string& path) = 0;
+  // A new file that only this user may read; an error if there is anything under that name.
+  virtual Result<std::unique_ptr<OutputFile>> create_private(const std::string& path) = 0;
+  // As open, but `io` for a link, a file that has a second name, or another user's.
+  virtual Result<std::unique_ptr<File>> open_private(const std::string& path) = 0;
 
   // The whole file as text; an error above `limit` bytes.
   Result<std::string> read_text(const std::string& path, std::uint64_t limit = 1ull << 30);
 };
 
+inline constexpr std::size_t kMaxFolderEntries = std::size_t{1} << 20;
+
 // The machine's files.
 FileSystem& real_files();
 
-// Files in memory.
+// Files in memory. A folder is there once it was made or a file lies in it.
 class MemoryFileSystem final : public FileSystem {
  public:
   void put(const std::string& path, Bytes content);
   Result<Bytes> get(const std::string& path) const;
   Result<std::unique_ptr<File>> open(const std::string& path) override;
   Result<std::unique_ptr<OutputFile>> create(const std::string& path) override;
-  Status rename(const std::string& from, const std::string& to) override;
+  Status replace(const std::string& from, const std::string& to) override;
+  Status flush_folder(const std::string& folder) override;
   Status remove(const std::string& path) override;
   bool exists(const std::string& path) override;
   Result<std::vector<std::string>> list(const std::string& folder) override;
+  Result<FileStatus> examine(const std::string& path) override;
+  Status touch(const std::string& path) override;
+  Status make_private_folder(const std::string& path) override;
+  Result<std::unique_ptr<OutputFile>> create_private(const std::string& path) override;
+  Result<std::unique_ptr<File>> open_private(const std::string& path) override;
 
  private:
+  struct Entry {
+    std::shared_ptr<Bytes> content;
+    std::int64_t modified = 0;
+  };
+  Result<std::unique_ptr<OutputFile>> create_locked(const std::string& path);
+  std::int64_t changed(const std::string& path);  // notes it in the folder; the time
+
   mutable std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<Bytes>> files_;
+  std::map<std::string, Entry> files_;
+  std::map<std::string, std::int64_t> folders_;  // those that were made, or changed: when
 };
 
-// Passes everything to `inner` unless `fault` answers with an error or a shorter count, or
-// `queued_fault` changes a read of a queue.
+// The private forms of open and create count as open and create. Passes everything to `inner`
+// unless `fault` answers with an error or a shorter count, or `queued_fault` changes a read of a
+// queue.
 class FaultyFileSystem final : public FileSystem {
  public:
   enum class Operation {
@@ -108,8 +151,12 @@ class FaultyFileSystem final : public FileSystem {
     write,
     finish,
     rename,
+    flush_folder,
     remove,
-    list
+    list,
+    examine,
+    touch,
+    make_folder
   };
   struct Call {
     Operation operation;
@@ -132,10 +179,16 @@ class FaultyFileSystem final : public FileSystem {
   FaultyFileSystem(FileSystem& inner, Fault fault, QueuedFaults queued_fault = {});
   Result<std::unique_ptr<File>> open(const std::string& path) override;
   Result<std::unique_ptr<OutputFile>> create(const std::string& path) override;
-  Status rename(const std::string& from, const std::string& to) override;
+  Status replace(const std::string& from, const std::string& to) override;
+  Status flush_folder(const std::string& folder) override;
   Status remove(const std::string& path) override;
   bool exists(const std::string& path) override;
   Result<std::vector<std::string>> list(const std::string& folder) override;
+  Result<FileStatus> examine(const std::string& path) override;
+  Status touch(const std::string& path) override;
+  Status make_private_folder(const std::string& path) override;
+  Result<std::unique_ptr<OutputFile>> create_private(const std::string& path) override;
+  Result<std::unique_ptr<File>> open_private(const std::string& path) override;
 
  private:
   FileSystem& inner_;

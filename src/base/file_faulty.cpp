@@ -190,9 +190,26 @@ Result<std::unique_ptr<OutputFile>> FaultyFileSystem::create(const std::string& 
   return std::make_unique<FaultyOutputFile>(path, std::move(file), fault_);
 }
 
-Status FaultyFileSystem::rename(const std::string& from, const std::string& to) {
+Result<std::unique_ptr<File>> FaultyFileSystem::open_private(const std::string& path) {
+  STRATA_TRY(ask(fault_, Operation::open, path));
+  STRATA_ASSIGN(std::unique_ptr<File> file, inner_.open_private(path));
+  return std::make_unique<FaultyFile>(std::move(file), fault_, queued_fault_);
+}
+
+Result<std::unique_ptr<OutputFile>> FaultyFileSystem::create_private(const std::string& path) {
+  STRATA_TRY(ask(fault_, Operation::create, path));
+  STRATA_ASSIGN(std::unique_ptr<OutputFile> file, inner_.create_private(path));
+  return std::make_unique<FaultyOutputFile>(path, std::move(file), fault_);
+}
+
+Status FaultyFileSystem::replace(const std::string& from, const std::string& to) {
   STRATA_TRY(ask(fault_, Operation::rename, from));
-  return inner_.rename(from, to);
+  return inner_.replace(from, to);
+}
+
+Status FaultyFileSystem::flush_folder(const std::string& folder) {
+  STRATA_TRY(ask(fault_, Operation::flush_folder, folder));
+  return inner_.flush_folder(folder);
 }
 
 Status FaultyFileSystem::remove(const std::string& path) {
@@ -207,6 +224,21 @@ bool FaultyFileSystem::exists(const std::string& path) {
 Result<std::vector<std::string>> FaultyFileSystem::list(const std::string& folder) {
   STRATA_TRY(ask(fault_, Operation::list, folder));
   return inner_.list(folder);
+}
+
+Result<FileStatus> FaultyFileSystem::examine(const std::string& path) {
+  STRATA_TRY(ask(fault_, Operation::examine, path));
+  return inner_.examine(path);
+}
+
+Status FaultyFileSystem::touch(const std::string& path) {
+  STRATA_TRY(ask(fault_, Operation::touch, path));
+  return inner_.touch(path);
+}
+
+Status FaultyFileSystem::make_private_folder(const std::string& path) {
+  STRATA_TRY(ask(fault_, Operation::make_folder, path));
+  return inner_.make_private_folder(path);
 }
 
 }  // namespace strata

@@ -1,6 +1,7 @@
 // XXH3 hashes of bytes: fast, stable across machines and releases, not for secrets.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,7 +14,7 @@ namespace strata {
 struct Hash128 {
   std::uint64_t low = 0;
   std::uint64_t high = 0;
-  friend bool operator==(const Hash128&, const Hash128&) = default;
+  friend auto operator<=>(const Hash128&, const Hash128&) = default;
 };
 // 32 lower-case hexadecimal digits, the high half first.
 std::string to_string(const Hash128& hash);

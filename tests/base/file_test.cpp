@@ -162,6 +162,74 @@ TEST_P(FileTest, ReadTextHasALimit) {
             fmt::format("'{}' is longer than the 9999 bytes allowed for it", path("a")));
 }
 
+TEST_P(FileTest, ReplacingIsRenamingWithoutTheFlush) {
+  write_file(files(), path("a"), "new");
+  write_file(files(), path("b"), "old");
+  ASSERT_TRUE(files().replace(path("a"), path("b")));
+  ASSERT_TRUE(files().flush_folder(folder_));
+  EXPECT_EQ(files().read_text(path("b")).value(), "new");
+  EXPECT_EQ(files().replace(path("a"), path("b")).error().code, ErrorCode::not_found);
+}
+
+TEST_P(FileTest, PrivateFilesAreNewOnes) {
+  auto out = files().create_private(path("a"));
+  ASSERT_TRUE(out) << out.error().message;
+  ASSERT_TRUE((*out)->write(bytes_of("secret")));
+  ASSERT_TRUE((*out)->finish());
+  EXPECT_EQ(files().create_private(path("a")).error().message,
+            fmt::format("cannot create '{}': File exists", path("a")));
+  EXPECT_EQ(files().read_text(path("a")).value(), "secret");
+  auto file = files().open_private(path("a"));
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_EQ((*file)->size(), 6u);
+  EXPECT_EQ(files().open_private(path("no")).error().code, ErrorCode::not_found);
+}
+
+TEST_P(FileTest, FoldersAreMadeWithTheirParentsAndListedEmpty) {
+  ASSERT_TRUE(files().make_private_folder(path("x/y")));
+  ASSERT_TRUE(files().make_private_folder(path("x/y"))) << "again";
+  EXPECT_TRUE(files().list(path("x/y")).value().empty());
+  write_file(files(), path("file"), "x");
+  EXPECT_EQ(files().make_private_folder(path("file")).error().message,
+            fmt::format("cannot make the folder '{}': there is a file of that name", path("file")));
+}
+
+TEST_P(FileTest, ExaminesAndTouches) {
+  write_file(files(), path("a"), "12345");
+  const auto before = files().examine(path("a"));
+  ASSERT_TRUE(before) << before.error().message;
+  EXPECT_EQ(before->kind, FileStatus::Kind::file);
+  EXPECT_EQ(before->size, 5u);
+  EXPECT_EQ(before->names, 1u);
+  EXPECT_TRUE(before->own);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  ASSERT_TRUE(files().touch(path("a")));
+  const std::int64_t passed = files().examine(path("a")).value().modified - before->modified;
+  EXPECT_GT(passed, 0);
+  EXPECT_LT(passed, 60'000'000'000);
+  EXPECT_EQ(files().examine(folder_).value().kind, FileStatus::Kind::folder);
+  EXPECT_EQ(files().examine(path("no")).error().code, ErrorCode::not_found);
+  EXPECT_EQ(files().touch(path("no")).error().code, ErrorCode::not_found);
+}
+
+TEST_P(FileTest, AFolderIsModifiedWhenItsFilesComeAndGo) {
+  write_file(files(), path("a"), "x");
+  auto changed = [&, last = files().examine(folder_).value().modified]() mutable {
+    const std::int64_t now = files().examine(folder_).value().modified;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return std::exchange(last, now) != now;
+  };
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(changed());
+  write_file(files(), path("b"), "x");
+  EXPECT_TRUE(changed());
+  ASSERT_TRUE(files().rename(path("b"), path("c")));
+  EXPECT_TRUE(changed());
+  ASSERT_TRUE(files().remove(path("c")));
+  EXPECT_TRUE(changed());
+  EXPECT_FALSE(changed());
+}
+
 TEST_P(FileTest, SeveralThreadsReadOneFile) {
   std::string content;
   for (int i = 0; i < 100'000; ++i) content += static_cast<char>('a' + i % 26);
@@ -223,6 +291,36 @@ TEST(RealFiles, RenameReplacesFilesButNoDeviceLinkOrFolder) {
   ASSERT_TRUE(real_files().rename(base + ".from", base + ".to"));
   EXPECT_EQ(*real_files().read_text(base + ".to"), "new");
   for (const char* end : {".to", ".pipe", ".link"}) ::unlink((base + end).c_str());
+}
+
+TEST(RealFiles, PrivateFilesAreNoLinksAndForOneUserAlone) {
+  const std::string base = testing::TempDir() + "strata-private-" + std::to_string(::getpid());
+  auto out = real_files().create_private(base);
+  ASSERT_TRUE(out) << out.error().message;
+  ASSERT_TRUE((*out)->finish());
+  EXPECT_EQ(std::filesystem::status(base).permissions(), std::filesystem::perms(0600));
+  ASSERT_EQ(::symlink(base.c_str(), (base + ".link").c_str()), 0);
+  EXPECT_THAT(real_files().open_private(base + ".link").error().message,
+              HasSubstr("Too many levels of symbolic links"));
+  EXPECT_EQ(real_files().examine(base + ".link").value().kind, FileStatus::Kind::link);
+  EXPECT_FALSE(real_files().create_private(base + ".link"));
+  ::unlink((base + ".link").c_str());
+  // A dangling link must not be a way to make a file elsewhere.
+  ASSERT_EQ(::symlink((base + ".elsewhere").c_str(), (base + ".link").c_str()), 0);
+  EXPECT_FALSE(real_files().create_private(base + ".link"));
+  EXPECT_FALSE(real_files().exists(base + ".elsewhere"));
+  ASSERT_EQ(::link(base.c_str(), (base + ".second").c_str()), 0);
+  EXPECT_THAT(real_files().open_private(base).error().message,
+              HasSubstr("more names than one (hard links)"));
+  EXPECT_EQ(real_files().examine(base).value().names, 2u);
+  ASSERT_EQ(::mkfifo((base + ".pipe").c_str(), 0600), 0);
+  EXPECT_EQ(real_files().examine(base + ".pipe").value().kind, FileStatus::Kind::other);
+  EXPECT_FALSE(real_files().open_private(base + ".pipe"));
+  const std::string folder = base + ".folder/inner";
+  ASSERT_TRUE(real_files().make_private_folder(folder));
+  EXPECT_EQ(std::filesystem::status(folder).permissions(), std::filesystem::perms(0700));
+  std::filesystem::remove_all(base + ".folder");
+  for (const char* end : {"", ".link", ".second", ".pipe"}) ::unlink((base + end).c_str());
 }
 
 TEST(RealFiles, ReadsFilesOfProcWhoseSizeIsZero) {
@@ -290,10 +388,20 @@ TEST(FaultyFiles, RefusesTheChosenCallAndPassesOthers) {
     return call.size;
   });
   EXPECT_EQ(files.open("a").error().message, "injected on 'a'");
+  EXPECT_FALSE(files.open_private("a"));
   broken = Operation::create;
   EXPECT_FALSE(files.create("b"));
+  EXPECT_FALSE(files.create_private("b"));
   broken = Operation::rename;
   EXPECT_FALSE(files.rename("a", "b"));
+  broken = Operation::flush_folder;
+  EXPECT_FALSE(files.flush_folder("."));
+  broken = Operation::examine;
+  EXPECT_FALSE(files.examine("a"));
+  broken = Operation::touch;
+  EXPECT_FALSE(files.touch("a"));
+  broken = Operation::make_folder;
+  EXPECT_FALSE(files.make_private_folder("f"));
   broken = Operation::remove;
   EXPECT_FALSE(files.remove("a"));
   broken = Operation::list;
