@@ -308,6 +308,7 @@ class RealFileSystem final : public FileSystem {
       return fail(ErrorCode::io, "cannot open '{}': it is {}, not a file", path,
                   S_ISDIR(status.st_mode) ? "a folder" : "a device or pipe");
     }
+    if (status.st_nlink == 0) return errno_failure("open", path, ENOENT);  // removed just now
     if (is_private && (status.st_nlink != 1 || status.st_uid != ::geteuid())) {
       return fail(ErrorCode::io, "'{}' is not used: {}", path,
                   status.st_nlink != 1 ? "it has more names than one (hard links)"
