@@ -130,27 +130,22 @@ const std::string& ChatTemplate::source() const {
   return state_->source;
 }
 
-std::vector<TokenId> encode_segments(const Tokenizer& tokenizer,
-                                     std::span<const Segment> segments) {
-  std::vector<Tokenizer::Range> trusted;
-  std::string text;
+Prompt join(std::span<const Segment> segments) {
+  Prompt prompt;
+  std::size_t size = 0;
+  for (const Segment& segment : segments) size += segment.text.size();
+  prompt.text.reserve(size);
   for (const Segment& segment : segments) {
-    const std::size_t begin = text.size();
-    text += segment.text;
+    const std::size_t begin = prompt.text.size();
+    prompt.text += segment.text;
     if (!segment.trusted) continue;
-    if (!trusted.empty() && trusted.back().end == begin) {
-      trusted.back().end = text.size();
+    if (!prompt.trusted.empty() && prompt.trusted.back().end == begin) {
+      prompt.trusted.back().end = prompt.text.size();
     } else {
-      trusted.push_back({begin, text.size()});
+      prompt.trusted.push_back({begin, prompt.text.size()});
     }
   }
-  return tokenizer.encode(text, trusted);
-}
-
-std::string join(std::span<const Segment> segments) {
-  std::string text;
-  for (const Segment& segment : segments) text += segment.text;
-  return text;
+  return prompt;
 }
 
 }  // namespace strata::chat

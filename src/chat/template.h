@@ -53,12 +53,13 @@ class ChatTemplate {
   std::unique_ptr<const State> state_;
 };
 
-// Tokens of a rendered prompt: trusted segments with Specials::all, the rest with Specials::none.
-// Neighbouring segments are joined before BPE wherever no special token parts them, so that the
-// ids equal those of the plain text as long as that holds no special literal.
-std::vector<TokenId> encode_segments(const Tokenizer& tokenizer, std::span<const Segment> segments);
-
-// The whole prompt as text.
-std::string join(std::span<const Segment> segments);
+// A rendered prompt in one piece, as encoders take it (tokenizer/prompt_encoder.h): special
+// literals count in the trusted ranges, all other text stays plain. Ranges never touch, so a
+// literal that the template put together is one.
+struct Prompt {
+  std::string text;
+  std::vector<Tokenizer::Range> trusted;
+};
+Prompt join(std::span<const Segment> segments);
 
 }  // namespace strata::chat

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/nearest.h"
 #include "ple/open_table.h"
+#include "tokenizer/prompt_encoder.h"
 
 namespace strata {
 
@@ -57,6 +58,14 @@ constexpr std::array kKeys = {
     ConfigKey{"reasoning_effort", Type::text, "Thinking of requests that say nothing about it"},
     ConfigKey{"fit_max_tokens", Type::flag,
               "Shorten an answer's limit to the room in the context instead of refusing it"},
+    ConfigKey{"encoder_entries", Type::number,
+              "Prompts whose tokens are kept, so that only new text is encoded; 0 for none", 0,
+              PromptEncoder::kMostEntries},
+    ConfigKey{"encoder_mib", Type::number, "MiB for them", 0, 65'536},
+    ConfigKey{"encoder_replies", Type::number,
+              "Answers kept as written with each of them; 0: a conversation's tokens are those of "
+              "its text",
+              0, PromptEncoder::kMostReplies},
     ConfigKey{"parity", Type::flag, "Pin every default that changes output, for evaluations"},
     ConfigKey{"responses_db", Type::path, "File that keeps responses; empty: in memory"},
     ConfigKey{"body_mib", Type::number, "Largest body of a request", 1, 4096},
@@ -73,6 +82,8 @@ json::value built_in(std::string_view name) {
   if (name == "ngram_depth") return 64;
   if (name == "engine") return "process";
   if (name == "engine_silence_s") return 60;
+  if (name == "encoder_entries" || name == "encoder_replies") return 4;
+  if (name == "encoder_mib") return 64;
   if (name == "body_mib") return 16;
   if (name == "connections") return 1024;
   if (name == "log_level") return "info";

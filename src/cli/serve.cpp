@@ -136,6 +136,10 @@ server::ServiceOptions service_options(const Config& config) {
   options.fit_max_tokens = config.flag("fit_max_tokens");
   options.fit_max_tokens_source = config.at("fit_max_tokens").source;
   options.parity = config.flag("parity");
+  options.encoder.entries = static_cast<std::size_t>(config.number("encoder_entries"));
+  options.encoder.bytes = static_cast<std::size_t>(config.number("encoder_mib")) << 20;
+  options.encoder.replies = static_cast<std::size_t>(config.number("encoder_replies"));
+  options.encoder_source = config.at("encoder_replies").source;
   options.aliases = config.list("aliases");
   return options;
 }

@@ -95,6 +95,7 @@ void AnswerRun::take(TokenId id, std::optional<TokenChances> chances) {
   begun_ = true;
   if (over_ || cut()) return;  // cut: tokens of the window in which the answer ended
   ++result_.completion_tokens;
+  result_.ids.push_back(id);
   if (parser_ && parser_->in_thinking()) ++result_.reasoning_tokens;
   if (chances) {
     observer_->chances(*chances);

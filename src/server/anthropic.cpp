@@ -247,9 +247,9 @@ void serve_anthropic_count(const ServicePtr& service, const HttpRequest& request
   auto parsed = parse_anthropic(request.body, service->default_sampling(),
                                 service->default_template_arguments());
   if (!parsed) return send_anthropic_error(*writer, parsed.error());
-  auto ids = service->encode(std::move(parsed->chat.conversation));
-  if (!ids) return send_anthropic_error(*writer, ids.error());
-  send_json(*writer, {{"input_tokens", ids->size()}});
+  auto tokens = service->count(std::move(parsed->chat.conversation));
+  if (!tokens) return send_anthropic_error(*writer, tokens.error());
+  send_json(*writer, {{"input_tokens", *tokens}});
 }
 
 }  // namespace strata::server

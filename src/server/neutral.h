@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "chat/message.h"
@@ -23,6 +24,7 @@ struct Generation {
   std::vector<std::string> stops;  // cut the answer's text; thinking and calls are left alone
   std::optional<std::uint32_t> logprobs;  // alternatives of each token; absent: no probabilities
   std::uint32_t choices = 1;              // answers; the i-th is drawn with seed + i
+  bool one_shot = false;                  // nothing of the prompt is kept for later ones
 };
 
 struct ChatRequest : Generation {
@@ -30,8 +32,11 @@ struct ChatRequest : Generation {
   bool one_call = false;  // the answer ends with its first tool call
 };
 
+// As text, in which special literals are tokens, or as ids.
+using TextPrompt = std::variant<std::string, std::vector<TokenId>>;
+
 struct TextRequest : Generation {
-  std::vector<TokenId> prompt;
+  TextPrompt prompt;
   bool prompt_logprobs = false;
 };
 
@@ -44,6 +49,7 @@ struct ChatResult {
   // The pieces of the events joined, without calls that were cut off. In `tool_calls`, the
   // arguments are the text the events carried, as a JSON string.
   chat::Message message;
+  std::vector<TokenId> ids;                  // all that were generated, up to what ended the answer
   std::vector<TokenChances> prompt_chances;  // of the prompt's tokens from the second on
   std::vector<TokenChances> chances;         // of all generated tokens, if asked for
   std::uint32_t prompt_tokens = 0;

@@ -43,7 +43,7 @@ constexpr std::array kFields = {
     Field{"stream"},
     Field{"stream_options"},
     Field{"user", Use::harmless},
-    Field{"cache_prompt", Use::harmless},
+    Field{"cache_prompt"},
     Field{"best_of", Use::neutral_only, is_one},
     Field{"suffix", Use::neutral_only, is_no_text},
 };
@@ -58,7 +58,7 @@ std::size_t characters(std::string_view text) {
 Answer<void> add_prompt(const json::value& value, const Tokenizer& tokenizer,
                         OpenAiCompletionRequest& request) {
   if (const auto* text = value.if_string()) {
-    request.prompts.push_back(tokenizer.encode(view(*text), Specials::all));
+    request.prompts.emplace_back(std::string(view(*text)));
     request.echoes.emplace_back(view(*text));
     return {};
   }
@@ -73,7 +73,7 @@ Answer<void> add_prompt(const json::value& value, const Tokenizer& tokenizer,
   Utf8Stream stream;
   std::string text = stream.feed(tokenizer.decode(*ids));
   request.echoes.push_back(text + stream.flush());
-  request.prompts.push_back(std::move(*ids));
+  request.prompts.emplace_back(std::move(*ids));
   return {};
 }
 
@@ -229,6 +229,7 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
   std::string id_ = new_id("cmpl-");
   std::string model_;
   std::int64_t created_;
+  std::vector<TokenId> first_ids_;  // of the prompts
   std::vector<ChatResult> results_;
   std::vector<TokenColumns> columns_;
   std::vector<RequestId> ids_;
@@ -263,9 +264,9 @@ void TextAnswer::start() {
       observers.push_back(
           std::make_shared<TextChoice>(shared_from_this(), prompt * text.choices + i));
     }
-    request_.prompts[prompt] = text.prompt;
     auto prepared = service_->prepare(std::move(text));
     if (!prepared) return refuse_all(prepared.error());
+    first_ids_.push_back(prepared->work.prompt.front());
     auto ids = service_->start(std::move(*prepared), executor_of(writer_), observers);
     if (!ids) return refuse_all(ids.error());
     ids_.insert(ids_.end(), ids->begin(), ids->end());
@@ -298,7 +299,7 @@ void TextAnswer::finished(std::size_t choice, const ChatResult& result) {
 void TextAnswer::fill_columns(std::size_t choice) {
   if (!request_.text.logprobs) return;
   if (request_.echo) {
-    columns_[choice].add_first(request_.prompts[prompt_of(choice)].front());
+    columns_[choice].add_first(first_ids_[prompt_of(choice)]);
     for (const TokenChances& one : results_[choice].prompt_chances) columns_[choice].add(one);
   }
   for (const TokenChances& one : results_[choice].chances) columns_[choice].add(one);
@@ -401,6 +402,8 @@ Answer<OpenAiCompletionRequest> parse_openai_completion(std::string_view text,
   if (auto done = assign(request.text.choices, read_choices(*body)); !done) return passed_on(done);
   if (auto done = read_logprobs(*body, request); !done) return passed_on(done);
   if (auto done = read_prompts(*body, tokenizer, request); !done) return passed_on(done);
+  if (auto done = assign(request.text.one_shot, read_one_shot(*body)); !done)
+    return passed_on(done);
   if (request.prompts.size() * request.text.choices > kMaxPrompts) {
     return refuse(400, "n", "{} prompts with {} choices each; at most {} answers are made at once",
                   request.prompts.size(), request.text.choices, kMaxPrompts);

@@ -16,7 +16,7 @@ inline constexpr std::size_t kMaxPrompts = 64;          // prompts times choices
 inline constexpr std::uint64_t kCompletionTokens = 16;  // OpenAI's default limit
 
 struct OpenAiCompletionRequest {
-  std::vector<std::vector<TokenId>> prompts;
+  std::vector<TextPrompt> prompts;
   std::vector<std::string> echoes;  // the prompts' texts, if they are wanted back
   TextRequest text;                 // without its prompt
   bool score_only = false;          // max_tokens 0: nothing is written

@@ -332,6 +332,12 @@ Answer<std::uint32_t> read_choices(const json::object& body) {
   return static_cast<std::uint32_t>(count);
 }
 
+Answer<bool> read_one_shot(const json::object& body) {
+  auto kept = read_bool(body, "cache_prompt");
+  if (!kept) return passed_on(kept);
+  return !kept->value_or(true);
+}
+
 // Thinking ----------------------------------------------------------------------------------
 
 Answer<std::string> effort_level(std::string_view word, std::string_view field) {

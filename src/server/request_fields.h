@@ -77,6 +77,7 @@ Answer<std::vector<std::string>> read_stops(const boost::json::object& body, std
 Answer<std::uint64_t> read_max_tokens(const boost::json::object& body,
                                       std::span<const std::string_view> keys);
 Answer<std::uint32_t> read_choices(const boost::json::object& body);  // "n"
+Answer<bool> read_one_shot(const boost::json::object& body);          // "cache_prompt": false
 
 // "none", "low", "medium", "high", "xhigh" or "max" for every accepted spelling.
 Answer<std::string> effort_level(std::string_view word, std::string_view field);

@@ -54,6 +54,12 @@ tl::unexpected<ApiError> too_long(std::string message, std::string_view param, s
   return tl::unexpected<ApiError>(std::move(error));
 }
 
+PromptEncoder::Limits encoder_limits(const ServiceOptions& options) {
+  PromptEncoder::Limits limits = options.encoder;
+  if (options.parity) limits.replies = 0;
+  return limits;
+}
+
 }  // namespace
 
 void normalise(chat::Conversation& conversation) {
@@ -73,6 +79,7 @@ Service::Service(Engine& engine, chat::ChatTemplate chat_template, ServiceOption
     : engine_(engine),
       template_(std::move(chat_template)),
       options_(std::move(options)),
+      encoder_(std::make_shared<PromptEncoder>(engine.tokenizer(), encoder_limits(options_))),
       think_open_(engine.tokenizer().special("<think>")),
       think_close_(engine.tokenizer().special("</think>")),
       started_(now()) {}
@@ -140,6 +147,7 @@ Status Service::choose_defaults() {
   if (options_.parity) options_.fit_max_tokens = false;
   add("fit_max_tokens", options_.fit_max_tokens, options_.fit_max_tokens_source);
   add("max_tokens", nullptr, "built-in");
+  add("encoder_replies", encoder_limits(options_).replies, options_.encoder_source);
   return {};
 }
 
@@ -179,25 +187,30 @@ ApiError Service::render_error(const chat::Conversation& conversation, const Err
   return answer;
 }
 
-Answer<std::string> Service::render(chat::Conversation conversation) const {
+Answer<chat::Prompt> Service::prompt_of(chat::Conversation& conversation) const {
   normalise(conversation);
   auto segments = template_.render(conversation);
   if (!segments) return tl::unexpected<ApiError>(render_error(conversation, segments.error()));
   return chat::join(*segments);
 }
 
-Answer<std::vector<TokenId>> Service::encode(chat::Conversation conversation) const {
-  normalise(conversation);
-  auto segments = template_.render(conversation);
-  if (!segments) return tl::unexpected<ApiError>(render_error(conversation, segments.error()));
-  return chat::encode_segments(engine_.tokenizer(), *segments);
+Answer<std::string> Service::render(chat::Conversation conversation) const {
+  auto prompt = prompt_of(conversation);
+  if (!prompt) return passed_on(prompt);
+  return std::move(prompt->text);
 }
 
-// The engine's request, with a limit that fits the context.
-Answer<Prepared> Service::fit(Generation& request, std::vector<TokenId> prompt,
-                              std::string_view param) const {
+Answer<std::size_t> Service::count(chat::Conversation conversation) const {
+  auto prompt = prompt_of(conversation);
+  if (!prompt) return passed_on(prompt);
+  return encoder_->encode(std::move(prompt->text), std::move(prompt->trusted), {.store = false})
+      .size();
+}
+
+// The answer's limit after a prompt of `size` tokens.
+Answer<std::uint32_t> Service::limit_of(const Generation& request, std::uint64_t size,
+                                        std::string_view param) const {
   const std::uint64_t context = facts().context;
-  const std::uint64_t size = prompt.size();
   if (size == 0) return refuse(400, param, "the prompt is empty; at least one token is needed");
   if (size + kContextSlack >= context) {
     return too_long(
@@ -216,25 +229,39 @@ Answer<Prepared> Service::fit(Generation& request, std::vector<TokenId> prompt,
                     size, request.max_tokens, context, kContextSlack, room),
         param, size, request.max_tokens, context);
   }
+  return static_cast<std::uint32_t>(request.max_tokens == 0 ? room
+                                                            : std::min(room, request.max_tokens));
+}
+
+// The engine's request, with a limit that fits the context.
+Answer<Prepared> Service::fit(Generation& request, std::vector<TokenId> prompt,
+                              std::string_view param) const {
+  auto limit = limit_of(request, prompt.size(), param);
+  if (!limit) {
+    encoder_->forget(prompt);
+    return passed_on(limit);
+  }
   Prepared prepared;
   Request& work = prepared.work;
   work.prompt = std::move(prompt);
   work.sampling = request.sampling;
-  work.max_tokens = static_cast<std::uint32_t>(
-      request.max_tokens == 0 ? room : std::min(room, request.max_tokens));
+  work.max_tokens = *limit;
   work.stop_ids = facts().stop_ids;
   work.logit_bias = std::move(request.logit_bias);
   work.logprobs = request.logprobs;
   prepared.run.stops = std::move(request.stops);
   prepared.choices = request.choices;
+  prepared.one_shot = request.one_shot;
   return prepared;
 }
 
 Answer<Prepared> Service::prepare(ChatRequest request) const {
-  auto prompt = encode(request.conversation);
+  auto prompt = prompt_of(request.conversation);
   if (!prompt) return passed_on(prompt);
-  const bool thinking = ends_in_thinking(*prompt);
-  auto prepared = fit(request, std::move(*prompt), "messages");
+  std::vector<TokenId> ids = encoder_->encode(std::move(prompt->text), std::move(prompt->trusted),
+                                              {.store = !request.one_shot});
+  const bool thinking = ends_in_thinking(ids);
+  auto prepared = fit(request, std::move(ids), "messages");
   if (!prepared) return prepared;
   chat::ParserOptions options;
   options.starts_in_thinking = thinking;
@@ -246,7 +273,14 @@ Answer<Prepared> Service::prepare(ChatRequest request) const {
 }
 
 Answer<Prepared> Service::prepare(TextRequest request) const {
-  auto prepared = fit(request, std::move(request.prompt), "prompt");
+  std::vector<TokenId> ids;
+  if (auto* text = std::get_if<std::string>(&request.prompt)) {
+    const std::size_t size = text->size();
+    ids = encoder_->encode(std::move(*text), {{0, size}}, {.store = !request.one_shot});
+  } else {
+    ids = std::move(std::get<std::vector<TokenId>>(request.prompt));
+  }
+  auto prepared = fit(request, std::move(ids), "prompt");
   if (prepared) prepared->work.prompt_logprobs = request.prompt_logprobs;
   return prepared;
 }
@@ -258,12 +292,18 @@ Answer<std::vector<RequestId>> Service::start(
     const std::vector<std::shared_ptr<ChatObserver>>& observers) {
   std::vector<std::shared_ptr<AnswerRun>> started;
   std::vector<RequestId> ids;
+  const auto prompt = std::make_shared<const std::vector<TokenId>>(prepared.work.prompt);
   // Under the lock, so that close() finds every answer it did not refuse.
   const std::lock_guard lock(mutex_);
-  if (closed_) return refuse(503, {}, "{}", kStopping);
+  if (closed_) {
+    encoder_->forget(*prompt);
+    return refuse(503, {}, "{}", kStopping);
+  }
   for (std::size_t i = 0; i < observers.size(); ++i) {
     RunOptions options = prepared.run;
-    options.on_end = [totals = totals_](const ChatResult& result) {
+    options.on_end = [totals = totals_, encoder = encoder_, prompt,
+                      keep = !prepared.one_shot](const ChatResult& result) {
+      if (keep) encoder->remember_reply(*prompt, result.ids);
       const std::lock_guard inner(totals->mutex);
       ServiceCounters& counters = totals->counters;
       ++counters.finished[static_cast<std::size_t>(result.finish)];
@@ -276,6 +316,7 @@ Answer<std::vector<RequestId>> Service::start(
       counters.queue_seconds += result.queue_seconds;
       ChatResult last = result;
       last.message = {};
+      last.ids = {};
       last.chances.clear();
       last.prompt_chances.clear();
       totals->last = std::move(last);
@@ -290,6 +331,7 @@ Answer<std::vector<RequestId>> Service::start(
         other->mute();
         engine_.cancel(other->id());
       }
+      encoder_->forget(*prompt);
       return tl::unexpected<ApiError>(api_error(id.error()));
     }
     run->set_id(*id);

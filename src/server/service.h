@@ -19,6 +19,7 @@
 #include "server/api_error.h"
 #include "server/engine_process.h"
 #include "server/neutral.h"
+#include "tokenizer/prompt_encoder.h"
 
 namespace strata::server {
 
@@ -48,6 +49,10 @@ struct ServiceOptions {
   std::string fit_max_tokens_source = "built-in";
   // Pins every default that changes output: greedy, nothing from the model file or the above.
   bool parity = false;
+  // Of earlier prompts and answers, so that a conversation's next prompt is encoded and read from
+  // where it goes on. With parity no answers are kept: ids are then those of the text alone.
+  PromptEncoder::Limits encoder = {};
+  std::string encoder_source = "built-in";
   std::vector<std::string> aliases = {};  // further names of the model
   // Of an engine that is a process; empty for one that is not.
   std::function<EngineProcess::Health()> engine_health = {};
@@ -68,6 +73,7 @@ struct Prepared {
   Request work;
   RunOptions run;
   std::uint32_t choices = 1;
+  bool one_shot = false;
 };
 
 class Service {
@@ -80,9 +86,9 @@ class Service {
   // "context_length_exceeded" and both numbers.
   Answer<Prepared> prepare(ChatRequest request) const;
   Answer<Prepared> prepare(TextRequest request) const;
-  // The prompt of a conversation, as text and as tokens.
+  // The prompt of a conversation as text, and the number of its tokens. Leaves no trace.
   Answer<std::string> render(chat::Conversation conversation) const;
-  Answer<std::vector<TokenId>> encode(chat::Conversation conversation) const;
+  Answer<std::size_t> count(chat::Conversation conversation) const;
 
   // Starts the answers, one for each observer (as many as there are choices). Must be called on the
   // executor, so that no event overtakes the returned ids. If one is refused, none runs.
@@ -102,6 +108,7 @@ class Service {
   const EngineFacts& facts() const { return engine_.facts(); }
   const Tokenizer& tokenizer() const { return engine_.tokenizer(); }
   EngineCounters engine_counters() const { return engine_.counters(); }
+  PromptEncoder::Counters encoder_counters() const { return encoder_->counters(); }
   ServiceCounters counters() const;
   std::optional<ChatResult> last_result() const;     // without texts
   std::vector<AnswerRun::Sight> answers() const;     // that run or wait
@@ -121,6 +128,9 @@ class Service {
  private:
   Service(Engine& engine, chat::ChatTemplate chat_template, ServiceOptions options);
   Status choose_defaults();
+  Answer<chat::Prompt> prompt_of(chat::Conversation& conversation) const;
+  Answer<std::uint32_t> limit_of(const Generation& request, std::uint64_t size,
+                                 std::string_view param) const;
   Answer<Prepared> fit(Generation& request, std::vector<TokenId> prompt,
                        std::string_view param) const;
   bool ends_in_thinking(const std::vector<TokenId>& prompt) const;
@@ -130,6 +140,7 @@ class Service {
   Engine& engine_;
   chat::ChatTemplate template_;
   ServiceOptions options_;
+  std::shared_ptr<PromptEncoder> encoder_;  // held by running answers too
   Sampling sampling_;
   boost::json::object template_arguments_;
   std::vector<Setting> settings_;

@@ -151,6 +151,7 @@ json::object status_json(const StatusContext& context) {
   const Service& service = *context.service;
   const EngineFacts& facts = service.facts();
   const ServiceCounters counters = service.counters();
+  const PromptEncoder::Counters encoder = service.encoder_counters();
   const Load load = load_of(service.answers());
   json::array settings;
   for (const Setting& setting : service.settings()) {
@@ -208,6 +209,15 @@ json::object status_json(const StatusContext& context) {
             {"layers", facts.layers},
             {"parameters", facts.parameters},
             {"weight_bytes", facts.weight_bytes}}},
+          {"prompt_encoder",
+           {{"prompts", encoder.prompts},
+            {"bytes", encoder.bytes},
+            {"encoded_bytes", encoder.encoded_bytes},
+            {"tokens", encoder.tokens},
+            {"reused_tokens", encoder.reused_tokens},
+            {"reply_tokens", encoder.reply_tokens},
+            {"entries", encoder.entries},
+            {"held_bytes", encoder.held_bytes}}},
           {"activity",
            {{"requests", counters.requests},
             {"in_flight", load.running + load.waiting},
@@ -262,6 +272,17 @@ std::string metrics_text(const StatusContext& context) {
          static_cast<double>(counters.reasoning_tokens));
   metric("strata_queue_seconds_total", "counter", "Time that answers waited for the engine.",
          counters.queue_seconds);
+  const PromptEncoder::Counters encoder = context.service->encoder_counters();
+  metric("strata_prompt_bytes_total", "counter", "Text of prompts.",
+         static_cast<double>(encoder.bytes));
+  metric("strata_prompt_encoded_bytes_total", "counter",
+         "Text of prompts that stood in no earlier one.",
+         static_cast<double>(encoder.encoded_bytes));
+  metric("strata_prompt_reply_tokens_total", "counter",
+         "Tokens of prompts taken as the model wrote them.",
+         static_cast<double>(encoder.reply_tokens));
+  metric("strata_prompt_held_bytes", "gauge", "Memory of the prompts that are kept.",
+         static_cast<double>(encoder.held_bytes));
   metric("strata_context_tokens", "gauge", "Tokens that a request may hold.",
          context.service->facts().context);
   return text;

@@ -6,6 +6,7 @@
 
 #include "base/thread_pool.h"
 #include "tokenizer/normalizer.h"
+#include "tokenizer/special_scan.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_state.h"
 
@@ -35,17 +36,14 @@ void divide(const State& state, std::string_view text, Specials specials, const 
 template <class Plain, class Special>
 void divide(const State& state, std::string_view text, std::span<const Range> trusted,
             const Plain& plain, const Special& special) {
-  std::size_t begin = 0;  // of the plain text that has not been seen to yet
-  for (const Range& range : trusted) {
-    const std::string_view window = text.substr(0, range.end);
-    std::size_t at = std::max(range.begin, begin);
-    while (const auto match = state.parts.specials.next(window, at, true)) {
-      plain(text.substr(begin, match->begin - begin));
-      special(match->id);
-      begin = at = match->begin + match->length;
-    }
+  SpecialScan scan(state.parts.specials, text, trusted, 0);
+  std::size_t at = 0;
+  while (const auto match = scan.next()) {
+    plain(text.substr(at, match->begin - at));
+    special(match->id);
+    at = match->begin + match->length;
   }
-  plain(text.substr(begin));
+  plain(text.substr(at));
 }
 
 // Appends the ids of text[begin, end); both are borders of pieces of `text`, which is normalised.
@@ -64,17 +62,20 @@ void encode_pieces(const State& state, std::string_view text, std::size_t begin,
   }
 }
 
+// Appends the ids of a whole run between special tokens.
+void encode_run(const State& state, std::string_view plain, std::string& storage,
+                std::vector<TokenId>& out) {
+  if (state.vocabulary.rules.nfc) plain = to_nfc(plain, storage);
+  encode_pieces(state, plain, 0, plain.size(), out);
+}
+
 template <class Where>
 std::vector<TokenId> encode_serially(const State& state, std::string_view text, Where where) {
   std::vector<TokenId> ids;
   ids.reserve(text.size() / 4 + 8);
   std::string storage;
   divide(
-      state, text, where,
-      [&](std::string_view plain) {
-        if (state.vocabulary.rules.nfc) plain = to_nfc(plain, storage);
-        encode_pieces(state, plain, 0, plain.size(), ids);
-      },
+      state, text, where, [&](std::string_view plain) { encode_run(state, plain, storage, ids); },
       [&](TokenId id) { ids.push_back(id); });
   return ids;
 }
@@ -173,6 +174,19 @@ std::vector<TokenId> encode_in_parallel(const State& state, std::string_view tex
 }
 
 }  // namespace
+
+void encode_tail(const State& state, std::string_view text, std::span<const Range> trusted,
+                 std::size_t from, std::vector<TokenId>& ids, std::vector<ResumePoint>& points) {
+  SpecialScan scan(state.parts.specials, text, trusted, from);
+  std::string storage;
+  while (const auto match = scan.next()) {
+    encode_run(state, text.substr(from, match->begin - from), storage, ids);
+    ids.push_back(match->id);
+    from = match->begin + match->length;
+    points.push_back({from, ids.size()});
+  }
+  encode_run(state, text.substr(from), storage, ids);
+}
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text, Specials specials) const {
   return encode_serially(*state_, text, specials);

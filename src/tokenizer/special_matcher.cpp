@@ -1,5 +1,7 @@
 #include "tokenizer/special_matcher.h"
 
+#include <algorithm>
+
 namespace strata {
 
 SpecialMatcher::SpecialMatcher() : nodes_(1) {}
@@ -33,6 +35,7 @@ void SpecialMatcher::add(std::string_view literal, TokenId id, bool control) {
   }
   nodes_[node].id = id;
   nodes_[node].control = control;
+  longest_ = std::max(longest_, literal.size());
 }
 
 std::optional<SpecialMatcher::Match> SpecialMatcher::next(std::string_view text, std::size_t from,

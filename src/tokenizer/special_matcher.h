@@ -32,6 +32,8 @@ class SpecialMatcher {
   std::optional<Match> next(std::string_view text, std::size_t from, bool controls) const;
   // The token whose literal is exactly this.
   std::optional<TokenId> find(std::string_view literal) const;
+  // Bytes of the longest literal, 0 without any.
+  std::size_t longest() const { return longest_; }
 
  private:
   // A trie; the children of a node are a list. Node 0 is "none".
@@ -46,6 +48,7 @@ class SpecialMatcher {
 
   std::vector<Node> nodes_;
   std::array<std::uint32_t, 256> roots_{};  // by first byte
+  std::size_t longest_ = 0;
 };
 
 }  // namespace strata

@@ -107,6 +107,7 @@ class Tokenizer {
   struct Range {
     std::size_t begin = 0;
     std::size_t end = 0;
+    bool operator==(const Range&) const = default;
   };
   // Text of mixed origin: special literals count only where they lie wholly inside one of the
   // `trusted` ranges (ascending, disjoint, within the text). All else is plain and is encoded as
@@ -123,7 +124,9 @@ class Tokenizer {
   // The id of a special token by its literal ("<|im_end|>").
   std::optional<TokenId> special(std::string_view literal) const;
 
-  struct State;  // for the tokenizer's own sources
+  // For the tokenizer's own sources.
+  struct State;
+  const State& state() const { return *state_; }
 
  private:
   explicit Tokenizer(std::unique_ptr<const State> state);

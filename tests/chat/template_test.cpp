@@ -17,11 +17,17 @@ Conversation one_turn(const std::string& text) {
   return conversation;
 }
 
+std::vector<TokenId> encode_segments(const Tokenizer& tokenizer,
+                                     std::span<const Segment> segments) {
+  const Prompt prompt = join(segments);
+  return tokenizer.encode(prompt.text, prompt.trusted);
+}
+
 TEST(Template, RendersEveryPromptOfTheEvaluation) {
   for (const auto& line : demo_lines()) {
     const auto segments = demo_template().render(demo_conversation(line));
     ASSERT_TRUE(segments.has_value()) << segments.error().message;
-    EXPECT_EQ(join(*segments), std::string_view(line.at("prompt").as_string()));
+    EXPECT_EQ(join(*segments).text, std::string_view(line.at("prompt").as_string()));
   }
 }
 
@@ -64,7 +70,7 @@ TEST(Template, ControlTokensSpelledOutByUsersStayText) {
   EXPECT_EQ(count("</think>"), 1);
   // The system text's example and the real call.
   EXPECT_EQ(count("<tool_call>"), 2);
-  EXPECT_EQ(demo_tokenizer().decode(ids), join(*segments));
+  EXPECT_EQ(demo_tokenizer().decode(ids), join(*segments).text);
 }
 
 TEST(Template, TextBetweenSpecialsIsOneRunWhateverItsOrigin) {
@@ -110,7 +116,7 @@ TEST(Template, WhatATemplateSees) {
   conversation.template_arguments["x"] = 5;
   conversation.messages.push_back({"assistant", "", "r", {{"c1", "f", {{"a", 1}}}}, ""});
   conversation.messages.push_back({"tool", "t", "", {}, "c1"});
-  EXPECT_EQ(join(*compiled->render(conversation)),
+  EXPECT_EQ(join(*compiled->render(conversation)).text,
             "<s>TrueFalse5[role=user;content=q;]"
             "[role=assistant;content=;reasoning_content=r;tool_calls=[{'id': 'c1', 'type': "
             "'function', 'function': {'name': 'f', 'arguments': {'a': 1}}}];]"

@@ -100,12 +100,6 @@ class FakeEngine final : public Engine {
     return cancels_;
   }
 
-  EngineFacts facts_;
-  Metadata metadata_;
-  std::atomic<bool> queue_full{false};
-  std::atomic<std::size_t> accept_at_most{SIZE_MAX};  // requests in all
-
- private:
   std::vector<TokenId> tokens_of(const Script& script) const {
     if (!script.bytes) return tokenizer_.encode(script.text, Specials::all);
     std::vector<TokenId> ids;
@@ -121,6 +115,12 @@ class FakeEngine final : public Engine {
     }
     return ids;
   }
+  EngineFacts facts_;
+  Metadata metadata_;
+  std::atomic<bool> queue_full{false};
+  std::atomic<std::size_t> accept_at_most{SIZE_MAX};  // requests in all
+
+ private:
   static bool wait(std::chrono::milliseconds time, const std::atomic<bool>& cancelled) {
     const auto end = std::chrono::steady_clock::now() + time;
     while (!cancelled && std::chrono::steady_clock::now() < end) {
