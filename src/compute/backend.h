@@ -27,6 +27,9 @@ namespace strata {
 struct NetworkShape {
   struct Layer {
     bool attention = false;  // else a delta net
+    // Of the draft block, which stands last. Its cell i takes token i + 1; it is stored with that
+    // token's page, so that what a page holds depends on the tokens up to its end alone.
+    bool draft = false;
     DeltaNetShape delta_net;
     AttentionShape attention_shape;
     bool ngram = false;
@@ -40,28 +43,53 @@ struct NetworkShape {
   std::uint32_t expert_ff = 0, shared_ff = 0;
 };
 
+// Most rows at the end of a window that may be taken back.
+inline constexpr std::uint32_t kMaxTentative = 15;
+
 // Caches and recurrent states of one sequence on one backend. Belongs to one thread at a time.
+//
+// Cells of attention lie in pages of page_tokens() positions that hold all layers. A page that is
+// shared with another state is copied before it is written, so a fork costs its recurrent states
+// only. The content of a page whose positions all have been read, and settled, depends on the
+// tokens up to its end alone.
 class SequenceState {
  public:
   virtual ~SequenceState() = default;
   virtual std::uint32_t tokens() const = 0;  // positions that stand in the caches
-  virtual std::size_t bytes() const = 0;     // memory held
-  // A self-describing copy of everything; restoring it gives the same bits as having read the
-  // tokens. restore() checks sizes and shape and leaves the state as it was on failure.
+
+  // A state of the same contents that goes on by itself. Only of a settled state.
+  virtual Result<std::unique_ptr<SequenceState>> fork() const = 0;
+  // The last rows of the last window were not to be; at most its tentative ones.
+  virtual void take_back(std::uint32_t rows) = 0;
+
+  // Memory for the cells of `tokens` positions in all: from now on none is taken for them. On
+  // failure (`exhausted`) what was there stays.
+  virtual Status reserve(std::uint32_t tokens) = 0;
+  virtual void trim() = 0;  // gives back what was reserved beyond tokens()
+
+  virtual std::size_t own_bytes() const = 0;  // all but pages
+  using Page = std::shared_ptr<const std::byte[]>;
+  virtual std::vector<Page> pages() const = 0;  // of the positions up to tokens()
+  // Everything but pages, self-describing, of a settled state. Restoring it together with the pages
+  // gives the same bits as having read the tokens. restore() checks sizes and shape and leaves the
+  // state as it was on failure.
   virtual Bytes save() const = 0;
-  virtual Status restore(std::span<const std::byte> saved) = 0;
+  virtual Status restore(std::span<const std::byte> saved, std::span<const Page> pages) = 0;
 };
 
 // Consecutive rows of one sequence inside a window.
 struct WindowPart {
-  SequenceState* state = nullptr;  // positions go on from state->tokens()
+  SequenceState* state = nullptr;
   std::uint32_t first_row = 0;
   std::uint32_t rows = 0;
+  std::uint32_t position = 0;   // of the first row: state->tokens(), or the draft block's cell
+  std::uint32_t tentative = 0;  // of the rows, the last ones, that may be taken back
 };
 
 struct Window {
   std::span<const std::int32_t> tokens;  // T ids, inside the vocabulary
   std::span<const WindowPart> parts;     // cover all rows in order, each state once
+  bool draft = false;                    // rows of the draft block: states do not move on
 };
 
 // A matrix product that a backend has, and how often it ran.
@@ -79,6 +107,13 @@ class Backend {
   virtual std::uint32_t threads() const = 0;
 
   virtual Result<std::unique_ptr<SequenceState>> new_sequence() = 0;
+  // Of the pages of all states.
+  virtual std::uint32_t page_tokens() const = 0;
+  virtual std::size_t page_bytes() const = 0;
+  virtual std::size_t state_bytes() const = 0;  // SequenceState::save().size(), the same for all
+  // Does what was put off: the rows of the last window that stayed enter the recurrent states now
+  // instead of with the next window.
+  virtual void settle(SequenceState& state) = 0;
 
   // Makes room in the states and the workspace: the only calls that can fail.
   virtual Status begin(const Window& window) = 0;
@@ -86,6 +121,9 @@ class Backend {
   virtual void end() = 0;
 
   virtual void embed(const Matrix& embedding) = 0;
+  // The draft block's R: `wide` holds R of the rows' positions, the window the tokens after them.
+  virtual void embed_draft(const DraftWeights& weights, const Matrix& embedding,
+                           std::span<const float> wide) = 0;
   // `rows` holds the table's rows of each token: [T x width of key and value].
   virtual void inject_ngram(const NgramWeights& weights, std::uint32_t layer,
                             std::span<const float> rows) = 0;
@@ -99,8 +137,8 @@ class Backend {
                     std::span<const std::uint32_t> rows, std::span<float> out) = 0;
   // Every matrix product there is for this machine.
   virtual std::vector<KernelUse> kernels() const = 0;
-  // A copy of R for bisecting: [T x streams * hidden].
-  virtual void copy_residual(std::span<float> out) const = 0;
+  // A copy of R of the rows from `first_row` on: [out.size() / (streams * hidden) rows].
+  virtual void copy_residual(std::uint32_t first_row, std::span<float> out) const = 0;
 };
 
 // The CPU backend. `threads` 0 means usable_cpus(). `isa` forces "portable", "avx2" or "avx512"

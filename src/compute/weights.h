@@ -79,6 +79,13 @@ struct ExpertsWeights {
   Matrix shared_down;             // [hidden x shared_ff]
 };
 
+// What makes the draft block's input: W [norm(embedding); norm(R)] for each stream.
+struct DraftWeights {
+  Vector embedding_norm;  // [hidden]
+  Vector hidden_norm;     // [streams * hidden], one mean over all of it
+  Matrix combine;         // [hidden x 2 * hidden]: embedding half, hidden half
+};
+
 struct NgramWeights {
   NgramShape shape;
   Matrix key;                              // [streams * hidden x width]

@@ -18,29 +18,22 @@ Result<std::unique_ptr<Benchmark>> Benchmark::open(FileSystem& files,
   const std::uint32_t chunk = options.chunk == 0 ? EngineOptions().prompt_chunk : options.chunk;
   std::unique_ptr<Benchmark> benchmark(
       new Benchmark(std::move(network), std::move(backend), chunk));
-  STRATA_TRY(benchmark->measure_cells());
+  benchmark->measure_cells();
   return benchmark;
 }
 
-// How large a cached value is: what a saved sequence grows by, over the values of a token.
-Status Benchmark::measure_cells() {
+// How large a cached value is: a page over the values of its tokens.
+void Benchmark::measure_cells() {
   double values = 0;
-  std::uint32_t step = 1;  // tokens after which every layer has a whole number of blocks
   for (const Block& block : network_.blocks) {
     if (block.kind != LayerKind::qsa) continue;
     const AttentionShape& shape = block.attention.shape;
     values += 2.0 * shape.kv_heads * shape.head_dim;
-    if (shape.block == 0) continue;
-    values += double(shape.indexer_dim) / shape.block;
-    step = std::max(step, shape.block);
+    if (shape.block > 0) values += double(shape.indexer_dim) / shape.block;
   }
-  if (values == 0) return {};
-  STRATA_ASSIGN(Sequence sequence, forward_.new_sequence());
-  STRATA_TRY(read_tokens(sequence, step, false));
-  const std::size_t before = sequence.save().size();
-  STRATA_TRY(read_tokens(sequence, step, false));
-  backend_.set_cell_value_bytes(double(sequence.save().size() - before) / (values * step));
-  return {};
+  if (values > 0)
+    backend_.set_cell_value_bytes(double(backend_.page_bytes()) /
+                                  (values * backend_.page_tokens()));
 }
 
 std::int32_t Benchmark::next_token() {
@@ -106,20 +99,16 @@ Result<BenchmarkRun> Benchmark::read_prompt(std::uint32_t tokens) {
 }
 
 Status Benchmark::prepare(std::uint32_t depth) {
-  if (depth == depth_ && !context_.empty()) return {};
-  STRATA_ASSIGN(Sequence sequence, forward_.new_sequence());
-  if (depth > depth_ && !context_.empty()) STRATA_TRY(sequence.restore(context_));
-  STRATA_TRY(read_tokens(sequence, depth - sequence.tokens(), false));
-  context_ = sequence.save();
-  depth_ = depth;
-  return {};
+  if (!context_ || depth < context_->tokens()) {
+    STRATA_ASSIGN(context_, forward_.new_sequence());
+  }
+  return read_tokens(*context_, depth - context_->tokens(), false);
 }
 
 Result<BenchmarkRun> Benchmark::decode(std::uint32_t tokens, std::uint32_t sequences) {
   std::vector<Sequence> running;
   for (std::uint32_t s = 0; s < sequences; ++s) {
-    STRATA_ASSIGN(Sequence sequence, forward_.new_sequence());
-    if (!context_.empty()) STRATA_TRY(sequence.restore(context_));
+    STRATA_ASSIGN(Sequence sequence, context_ ? forward_.fork(*context_) : forward_.new_sequence());
     running.push_back(std::move(sequence));
   }
   tokens_.resize(sequences);

@@ -66,7 +66,7 @@ class Benchmark {
         forward_(network_, backend_),
         chunk_(chunk) {}
 
-  Status measure_cells();
+  void measure_cells();
   Status read_tokens(Sequence& sequence, std::uint32_t tokens, bool logits);
   std::int32_t next_token();
   void reset_tables() const;
@@ -81,8 +81,7 @@ class Benchmark {
   std::mt19937 random_{1};
   std::vector<std::int32_t> ids_;
   std::size_t next_id_ = 0;
-  std::uint32_t depth_ = 0;
-  Bytes context_;  // a saved sequence of depth_ tokens; empty for none
+  std::optional<Sequence> context_;  // what decoding starts from
   std::vector<std::int32_t> tokens_;
   std::vector<float> logits_;
 };

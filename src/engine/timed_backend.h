@@ -44,9 +44,17 @@ class TimedBackend final : public Backend {
   std::string isa() const override { return inner_->isa(); }
   std::uint32_t threads() const override { return inner_->threads(); }
   Result<std::unique_ptr<SequenceState>> new_sequence() override { return inner_->new_sequence(); }
+  std::uint32_t page_tokens() const override { return inner_->page_tokens(); }
+  std::size_t page_bytes() const override { return inner_->page_bytes(); }
+  std::size_t state_bytes() const override { return inner_->state_bytes(); }
+  void settle(SequenceState& state) override { inner_->settle(state); }
   Status begin(const Window& window) override;
   void end() override { inner_->end(); }
   void embed(const Matrix& embedding) override;
+  void embed_draft(const DraftWeights& weights, const Matrix& embedding,
+                   std::span<const float> wide) override {
+    inner_->embed_draft(weights, embedding, wide);
+  }
   void inject_ngram(const NgramWeights& weights, std::uint32_t layer,
                     std::span<const float> rows) override;
   void read(const ResidualWeights& weights) override;
@@ -57,7 +65,9 @@ class TimedBackend final : public Backend {
   void head(const ResidualWeights& mixer, const Matrix& head, std::span<const std::uint32_t> rows,
             std::span<float> out) override;
   std::vector<KernelUse> kernels() const override { return inner_->kernels(); }
-  void copy_residual(std::span<float> out) const override { inner_->copy_residual(out); }
+  void copy_residual(std::uint32_t first_row, std::span<float> out) const override {
+    inner_->copy_residual(first_row, out);
+  }
 
  private:
   template <class Operation>

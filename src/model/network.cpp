@@ -266,9 +266,9 @@ class Loader {
     const std::string prefix = fmt::format("blk.{}.", p.layers);
     DraftBlock& d = network_.draft.emplace();
     STRATA_TRY(block(d.block, p.layers, LayerKind::qsa, 0));
-    STRATA_TRY(vector(d.embedding_norm, prefix + "nextn.enorm.weight", {p.hidden}));
-    STRATA_TRY(vector(d.hidden_norm, prefix + "nextn.hnorm.weight", {p.wide()}));
-    STRATA_TRY(matrix(d.combine, prefix + "nextn.eh_proj.weight", 2ull * p.hidden, p.hidden));
+    STRATA_TRY(vector(d.input.embedding_norm, prefix + "nextn.enorm.weight", {p.hidden}));
+    STRATA_TRY(vector(d.input.hidden_norm, prefix + "nextn.hnorm.weight", {p.wide()}));
+    STRATA_TRY(matrix(d.input.combine, prefix + "nextn.eh_proj.weight", 2ull * p.hidden, p.hidden));
     return residual(d.mixer, prefix + "nextn.hc_head_", false);
   }
 
@@ -293,14 +293,14 @@ class Loader {
 
 }  // namespace
 
-NetworkShape Network::shape() const {
+NetworkShape Network::shape(bool drafts) const {
   NetworkShape shape;
   shape.residual = residual;
   shape.stream_rank = params.stream_rank;
   shape.experts_used = params.experts_used;
   shape.expert_ff = params.expert_ff;
   shape.shared_ff = params.shared_ff;
-  for (const Block& b : blocks) {
+  const auto add = [&](const Block& b) -> NetworkShape::Layer& {
     NetworkShape::Layer layer;
     layer.attention = b.kind == LayerKind::qsa;
     layer.delta_net = b.delta_net.shape;
@@ -308,8 +308,10 @@ NetworkShape Network::shape() const {
     layer.ngram = b.ngram.has_value();
     if (b.ngram) layer.ngram_shape = b.ngram->shape;
     shape.experts = std::max(shape.experts, b.experts.router.rows);
-    shape.layers.push_back(std::move(layer));
-  }
+    return shape.layers.emplace_back(std::move(layer));
+  };
+  for (const Block& b : blocks) add(b);
+  if (drafts && draft) add(draft->block).draft = true;
   return shape;
 }
 

@@ -30,10 +30,8 @@ struct Block {
 
 // The MTP block: cell i takes the wide residual of position i and token i+1, drafts token i+2.
 struct DraftBlock {
-  Vector embedding_norm;  // [hidden]
-  Vector hidden_norm;     // [streams * hidden], one mean over all of it
-  Matrix combine;         // [hidden x 2 * hidden]: embedding half, hidden half
-  Block block;            // dense attention, no n-gram
+  DraftWeights input;
+  Block block;  // dense attention, no n-gram
   ResidualWeights mixer;
 };
 
@@ -51,7 +49,8 @@ struct Network {
   std::shared_ptr<const GgufModel> file;            // keeps the views alive
   std::vector<std::unique_ptr<float[]>> converted;  // vectors the file does not store as F32
 
-  NetworkShape shape() const;
+  // `drafts`: with the draft block, if there is one.
+  NetworkShape shape(bool drafts = false) const;
 };
 
 struct LoadOptions {

@@ -476,14 +476,14 @@ Result<View> ReferenceDraft::cell(View wide, std::int32_t next_token) {
   const DraftBlock& d = *network.draft;
   const ResidualShape& shape = network.residual;
   STRATA_ASSIGN(const Values embedding, embedding_of(network, next_token));
-  const Values e = rms_norm(embedding, d.embedding_norm, shape.epsilon);
-  const Values n = rms_norm(wide, d.hidden_norm, shape.epsilon);
+  const Values e = rms_norm(embedding, d.input.embedding_norm, shape.epsilon);
+  const Values n = rms_norm(wide, d.input.hidden_norm, shape.epsilon);
   Values next;
   for (std::size_t s = 0; s < shape.streams; ++s) {
     Values both = e;
     const View stream = View(n).subspan(s * shape.hidden, shape.hidden);
     both.insert(both.end(), stream.begin(), stream.end());
-    const Values combined = multiply(*weights_, d.combine, both);
+    const Values combined = multiply(*weights_, d.input.combine, both);
     next.insert(next.end(), combined.begin(), combined.end());
   }
   wide_ = std::move(next);

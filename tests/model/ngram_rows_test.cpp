@@ -140,7 +140,6 @@ TEST_F(NgramRows, ABrokenRowFailsItsSequenceAlone) {
   }
   auto first = forward_->new_sequence(), second = forward_->new_sequence(),
        third = forward_->new_sequence();
-  const Bytes fresh = second->save();
   table_->broken = {rows_of_second[3]};
   std::vector<float> logits;
   ASSERT_TRUE(read({{&*first, kFirst}, {&*second, kSecond}, {&*third, kThird}}, logits));
@@ -151,11 +150,12 @@ TEST_F(NgramRows, ABrokenRowFailsItsSequenceAlone) {
   ASSERT_FALSE(second->status());
   EXPECT_EQ(second->status().error().message, fmt::format("row {} is broken", rows_of_second[3]));
 
-  // It cannot go on, nor take others with it, until it is restored.
+  // It cannot go on, nor be copied, nor take others with it.
   table_->broken.clear();
   EXPECT_EQ(read({{&*second, kThird}}, logits).error().message, second->status().error().message);
-  ASSERT_TRUE(second->restore(fresh));
-  EXPECT_TRUE(second->status());
+  EXPECT_FALSE(forward_->fork(*second));
+  EXPECT_FALSE(forward_->save(*second));
+  second = forward_->new_sequence();
   ASSERT_TRUE(read({{&*second, kSecond}}, logits));
   EXPECT_EQ(logits, alone[1]);
 }

@@ -109,8 +109,8 @@ void CpuBackend::attention(const AttentionWeights& weights, std::uint32_t layer)
   multiply(products);
   rotations(s);
   for (const Part& part : parts_) {
-    store_cells(weights, part, part.state->layer(layer));
-    if (s.block > 0) store_block_keys(weights, part, part.state->layer(layer));
+    store_cells(weights, part, layer);
+    if (s.block > 0) store_block_keys(weights, part, layer);
   }
   for_rows(rows_, [&](std::size_t r) {
     for (std::size_t h = 0; h < s.heads; ++h)
@@ -125,12 +125,12 @@ void CpuBackend::attention(const AttentionWeights& weights, std::uint32_t layer)
           {p, parts_[p].first_row + i, std::min(kAttentionRows, parts_[p].rows - i)});
   pool_.run(row_blocks_.size(), [&](std::size_t i) {
     const Part& part = parts_[row_blocks_[i].part];
-    select(weights, part, part.state->layer(layer), row_blocks_[i]);
+    select(weights, part, layer, row_blocks_[i]);
   });
   pool_.run(row_blocks_.size() * s.kv_heads, [&](std::size_t i) {
     const RowBlock& block = row_blocks_[i / s.kv_heads];
     const Part& part = parts_[block.part];
-    attend(weights, part, part.state->layer(layer), block, i % s.kv_heads);
+    attend(weights, part, layer, block, i % s.kv_heads);
   });
   point(gated, e_, rows_);
   point(y, out_, rows_);
@@ -138,35 +138,37 @@ void CpuBackend::attention(const AttentionWeights& weights, std::uint32_t layer)
   multiply(std::vector<Product>{{weights.out, gated.data(), y.data(), rows_, bytes}});
 }
 
-void CpuBackend::store_cells(const AttentionWeights& weights, const Part& part, LayerState& state) {
+void CpuBackend::store_cells(const AttentionWeights& weights, const Part& part,
+                             std::uint32_t layer) {
   const AttentionShape& s = weights.shape;
+  CellPages& cells = part.state->cells();
   const std::size_t half = s.rotary_dims / 2;
   for_rows(part.rows, [&](std::size_t i) {
     const std::size_t r = part.first_row + i, cell = part.position + i;
     for (std::size_t h = 0; h < s.kv_heads; ++h)
       norm_rotate(b_.row(r) + h * s.head_dim, weights.k_norm.data(), s.head_dim, rotation_.row(r),
                   half);
-    std::memcpy(state.keys.row(cell), b_.row(r), b_.width * sizeof(float));
-    std::memcpy(state.values.row(cell), c_.row(r), c_.width * sizeof(float));
+    std::memcpy(cells.key(layer, cell), b_.row(r), b_.width * sizeof(float));
+    std::memcpy(cells.value(layer, cell), c_.row(r), c_.width * sizeof(float));
   });
 }
 
 // Raw index keys wait in the ring until their block is complete; its mean is normed and rotated at
 // the block's first cell.
 void CpuBackend::store_block_keys(const AttentionWeights& weights, const Part& part,
-                                  LayerState& state) {
+                                  std::uint32_t layer) {
   const AttentionShape& s = weights.shape;
+  RowRing& raw = part.state->layer(layer).raw_index_keys;
   std::vector<float>& rotation = block_rotation_;
   for (std::size_t i = 0; i < part.rows; ++i) {
     const std::size_t cell = part.position + i;
-    std::memcpy(state.raw_index_keys.row(cell), index_k_.row(part.first_row + i),
-                s.indexer_dim * sizeof(float));
+    std::memcpy(raw.row(cell), index_k_.row(part.first_row + i), s.indexer_dim * sizeof(float));
     if ((cell + 1) % s.block != 0) continue;
     const std::size_t first = cell + 1 - s.block;
-    float* key = state.block_keys.row(first / s.block);
+    float* key = part.state->cells().block_key(layer, first / s.block);
     std::memset(key, 0, s.indexer_dim * sizeof(float));
     for (std::size_t c = first; c <= cell; ++c)
-      kernels_.add_scaled(key, state.raw_index_keys.row(c), 1.0f, s.indexer_dim);
+      kernels_.add_scaled(key, raw.row(c), 1.0f, s.indexer_dim);
     for (std::size_t d = 0; d < s.indexer_dim; ++d) key[d] /= static_cast<float>(s.block);
     rotation.resize(2 * s.inverse_frequencies.size());
     fill_rotation(s, first, rotation.data());
@@ -176,9 +178,10 @@ void CpuBackend::store_block_keys(const AttentionWeights& weights, const Part& p
 }
 
 // selected_[row]: the cells the row attends to, ascending; empty means all up to its own.
-void CpuBackend::select(const AttentionWeights& weights, const Part& part, LayerState& state,
+void CpuBackend::select(const AttentionWeights& weights, const Part& part, std::uint32_t layer,
                         const RowBlock& block) {
   const AttentionShape& s = weights.shape;
+  CellPages& stored = part.state->cells();
   struct Scratch {
     std::vector<float> panel, dots, scores;
     std::vector<const float*> queries;
@@ -213,7 +216,7 @@ void CpuBackend::select(const AttentionWeights& weights, const Part& part, Layer
   for (std::size_t b = 0; b < blocks; b += kLanes) {
     const float* keys[kLanes];
     for (std::size_t i = 0; i < kLanes; ++i)
-      keys[i] = state.block_keys.row(std::min(b + i, blocks - 1));
+      keys[i] = stored.block_key(layer, std::min(b + i, blocks - 1));
     kernels_.turn_keys(keys, s.indexer_dim, scratch.panel.data());
     kernels_.score_keys(scratch.panel.data(), s.indexer_dim, scratch.queries.data(),
                         scratch.queries.size(), 1.0f, scratch.places.data());
@@ -241,9 +244,10 @@ void CpuBackend::select(const AttentionWeights& weights, const Part& part, Layer
 
 // The heads of one key and value head for a block of rows: scores of sixteen cells at a time, which
 // rows that see everything share; softmax; values.
-void CpuBackend::attend(const AttentionWeights& weights, const Part& part, LayerState& state,
+void CpuBackend::attend(const AttentionWeights& weights, const Part& part, std::uint32_t layer,
                         const RowBlock& block, std::size_t kv_head) {
   const AttentionShape& s = weights.shape;
+  CellPages& stored = part.state->cells();
   struct Scratch {
     std::vector<float> scores, panel;
     std::vector<const float*> queries, values;
@@ -277,7 +281,7 @@ void CpuBackend::attend(const AttentionWeights& weights, const Part& part, Layer
     for (std::size_t c = 0; c < end; c += kLanes) {
       const float* keys[kLanes];
       for (std::size_t i = 0; i < kLanes; ++i)
-        keys[i] = state.keys.row(cell_of(last - 1, std::min(c + i, end - 1))) + at;
+        keys[i] = stored.key(layer, cell_of(last - 1, std::min(c + i, end - 1))) + at;
       kernels_.turn_keys(keys, s.head_dim, scratch.panel.data());
       std::size_t from = (first - block.row) * group;
       while (count_of(block.row + from / group) <= c) from += group;
@@ -300,7 +304,7 @@ void CpuBackend::attend(const AttentionWeights& weights, const Part& part, Layer
       const std::size_t row = block.row + i, count = count_of(row);
       scratch.values.resize(count);
       for (std::size_t c = 0; c < count; ++c)
-        scratch.values[c] = state.values.row(cell_of(row, c)) + at;
+        scratch.values[c] = stored.value(layer, cell_of(row, c)) + at;
       scratch.weights.resize(group);
       scratch.out.resize(group);
       for (std::size_t h = 0; h < group; ++h) {

@@ -26,14 +26,19 @@ std::size_t sweep_height(std::size_t row_bytes) {
 
 Result<std::unique_ptr<SequenceState>> CpuBackend::new_sequence() {
   try {
-    return std::make_unique<CpuSequence>(shape_);
+    return std::make_unique<CpuSequence>(shape_, layout_);
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::exhausted, "no memory for the state of another sequence");
   }
 }
 
+std::size_t CpuBackend::state_bytes() const {
+  return CpuSequence(shape_, layout_).save().size();
+}
+
 Status CpuBackend::begin(const Window& window) {
   rows_ = window.tokens.size();
+  draft_ = window.draft;
   try {
     tokens_.assign(window.tokens.begin(), window.tokens.end());
     parts_.clear();
@@ -44,10 +49,13 @@ Status CpuBackend::begin(const Window& window) {
         return fail(ErrorCode::internal, "window part at row {} of {} rows does not follow row {}",
                     part.first_row, part.rows, next);
       }
+      if (part.tentative > std::min(part.rows - 1, kMaxTentative)) {
+        return fail(ErrorCode::internal, "{} tentative rows of {}", part.tentative, part.rows);
+      }
       auto* state = static_cast<CpuSequence*>(part.state);
-      STRATA_TRY(state->reserve(state->tokens() + part.rows));
+      STRATA_TRY(state->prepare(part));
       std::fill_n(row_part_.begin() + static_cast<std::ptrdiff_t>(next), part.rows, parts_.size());
-      parts_.push_back({state, part.first_row, part.rows, state->tokens()});
+      parts_.push_back({state, part.first_row, part.rows, part.position, part.tentative});
       next += part.rows;
     }
     if (next != rows_)
@@ -110,15 +118,20 @@ void CpuBackend::allocate(std::size_t rows) {
   expert_hidden_.resize(slots, shape_.expert_ff);
   expert_up_.resize(slots, shape_.expert_ff);
   expert_out_.resize(slots, hidden);
+  if (draft_) draft_inputs_.resize(rows * shape_.residual.streams, 2 * hidden);
 }
 
 void CpuBackend::end() {
-  for (const Part& part : parts_) part.state->advance(static_cast<std::uint32_t>(part.rows));
+  for (const Part& part : parts_) {
+    if (draft_) break;
+    part.state->advance(static_cast<std::uint32_t>(part.rows),
+                        static_cast<std::uint32_t>(part.tentative));
+  }
   parts_.clear();
 }
 
-void CpuBackend::copy_residual(std::span<float> out) const {
-  std::memcpy(out.data(), wide_.values.data(), out.size() * sizeof(float));
+void CpuBackend::copy_residual(std::uint32_t first_row, std::span<float> out) const {
+  std::memcpy(out.data(), wide_.row(first_row), out.size() * sizeof(float));
 }
 
 void CpuBackend::for_rows(std::size_t rows, const std::function<void(std::size_t)>& body) {
@@ -327,6 +340,32 @@ void CpuBackend::embed(const Matrix& embedding) {
     for (std::size_t s = 1; s < shape_.residual.streams; ++s)
       std::memcpy(into + s * hidden, into, hidden * sizeof(float));
   }
+}
+
+void CpuBackend::embed_draft(const DraftWeights& weights, const Matrix& embedding,
+                             std::span<const float> wide) {
+  const ResidualShape& s = shape_.residual;
+  const std::size_t inputs = rows_ * s.streams;  // of the product: one for each stream of each row
+  draft_inputs_.resize(inputs, 2 * std::size_t{s.hidden});
+  for_rows(rows_, [&](std::size_t r) {
+    float* into = draft_inputs_.row(r * s.streams);
+    const std::byte* stored = embedding.row(static_cast<std::size_t>(tokens_[r]));
+    (void)decode(embedding.type, {stored, embedding.row_bytes}, {into, s.hidden});
+    kernels_.rms_norm(into, weights.embedding_norm.data(), s.hidden, s.epsilon, into);
+    kernels_.rms_norm(wide.data() + r * s.wide(), weights.hidden_norm.data(), s.wide(), s.epsilon,
+                      normed_.row(r));
+    for (std::size_t stream = 0; stream < s.streams; ++stream) {
+      float* both = into + stream * draft_inputs_.width;
+      if (stream > 0) std::memcpy(both, into, s.hidden * sizeof(float));
+      std::memcpy(both + s.hidden, normed_.row(r) + stream * s.hidden, s.hidden * sizeof(float));
+    }
+  });
+  Pointers x, y(inputs);
+  point(x, draft_inputs_, inputs);
+  for (std::size_t i = 0; i < inputs; ++i)
+    y[i] = wide_.row(i / s.streams) + i % s.streams * s.hidden;
+  const ByteInputs bytes = quantize({&weights.combine, 1}, x.data(), inputs, bytes_mixed_);
+  multiply(std::vector<Product>{{weights.combine, x.data(), y.data(), inputs, bytes}});
 }
 
 void CpuBackend::read(const ResidualWeights& weights) {

@@ -35,14 +35,20 @@ struct Rows {
 class CpuBackend final : public Backend {
  public:
   CpuBackend(const NetworkShape& shape, std::uint32_t threads, const Kernels& kernels)
-      : shape_(shape), kernels_(kernels), pool_(threads) {}
+      : shape_(shape), layout_(shape_), kernels_(kernels), pool_(threads) {}
 
   std::string isa() const override { return std::string(kernels_.isa); }
   std::uint32_t threads() const override { return static_cast<std::uint32_t>(pool_.threads()); }
   Result<std::unique_ptr<SequenceState>> new_sequence() override;
+  std::uint32_t page_tokens() const override { return kPageTokens; }
+  std::size_t page_bytes() const override { return layout_.floats * sizeof(float); }
+  std::size_t state_bytes() const override;
+  void settle(SequenceState& state) override;
   Status begin(const Window& window) override;
   void end() override;
   void embed(const Matrix& embedding) override;
+  void embed_draft(const DraftWeights& weights, const Matrix& embedding,
+                   std::span<const float> wide) override;
   void inject_ngram(const NgramWeights& weights, std::uint32_t layer,
                     std::span<const float> rows) override;
   void read(const ResidualWeights& weights) override;
@@ -53,13 +59,14 @@ class CpuBackend final : public Backend {
   void head(const ResidualWeights& mixer, const Matrix& head, std::span<const std::uint32_t> rows,
             std::span<float> out) override;
   std::vector<KernelUse> kernels() const override;
-  void copy_residual(std::span<float> out) const override;
+  void copy_residual(std::uint32_t first_row, std::span<float> out) const override;
 
  private:
   struct Part {
     CpuSequence* state = nullptr;
     std::size_t first_row = 0, rows = 0;
     std::uint32_t position = 0;  // of the first row
+    std::size_t tentative = 0;   // of the rows
   };
   // Some rows of a part.
   struct RowBlock {
@@ -122,12 +129,15 @@ class CpuBackend final : public Backend {
   static void remember(const Part& part, RowRing& history, const Rows& input);
   void delta_head(const DeltaNetWeights& weights, const Part& part, std::uint32_t layer,
                   std::size_t head);
+  void delta_slice(float* state, std::size_t key_dim, std::size_t width,
+                   std::span<const DeltaStep> settled, std::span<const DeltaStep> tentative);
+  void keep_inputs(const DeltaNetShape& shape, const Part& part, LayerState& state) const;
   void rotations(const AttentionShape& shape);
-  void store_cells(const AttentionWeights& weights, const Part& part, LayerState& state);
-  void store_block_keys(const AttentionWeights& weights, const Part& part, LayerState& state);
-  void select(const AttentionWeights& weights, const Part& part, LayerState& state,
+  void store_cells(const AttentionWeights& weights, const Part& part, std::uint32_t layer);
+  void store_block_keys(const AttentionWeights& weights, const Part& part, std::uint32_t layer);
+  void select(const AttentionWeights& weights, const Part& part, std::uint32_t layer,
               const RowBlock& block);
-  void attend(const AttentionWeights& weights, const Part& part, LayerState& state,
+  void attend(const AttentionWeights& weights, const Part& part, std::uint32_t layer,
               const RowBlock& block, std::size_t kv_head);
   void norm_rotate(float* x, const float* gain, std::size_t n, const float* cos_sin,
                    std::size_t half) const;
@@ -138,6 +148,8 @@ class CpuBackend final : public Backend {
   const Part& part_of(std::size_t row) const { return parts_[row_part_[row]]; }
 
   NetworkShape shape_;
+  PageLayout layout_;
+  bool draft_ = false;  // the window is the draft block's
   const Kernels& kernels_;
   ThreadPool pool_;
   std::map<std::tuple<TensorType, Inputs, bool>, std::uint64_t> parts_run_;
@@ -156,6 +168,7 @@ class CpuBackend final : public Backend {
   Rows a_, b_, c_, d_, e_;    // projections of the block at hand
   Rows index_q_, index_k_, rotation_;
   std::vector<float> block_rotation_;
+  Rows draft_inputs_;
   std::vector<float> zeros_;                          // a row before the start of a sequence
   std::vector<RowBlock> row_blocks_;                  // of attention
   std::vector<std::vector<std::uint32_t>> selected_;  // [rows] cells, ascending

@@ -34,8 +34,8 @@ void CpuBackend::convolve_part(const Part& part, RowRing& history, const Rows& i
 
 // Moves the ring on to the end of the window.
 void CpuBackend::remember(const Part& part, RowRing& history, const Rows& input) {
-  if (history.rows == 0) return;
-  const std::size_t kept = std::min(part.rows, history.rows);
+  if (history.kept == 0) return;
+  const std::size_t kept = std::min(part.rows, history.kept + part.tentative);
   for (std::size_t r = part.rows - kept; r < part.rows; ++r) {
     std::memcpy(history.row(part.position + r), input.row(part.first_row + r),
                 history.width * sizeof(float));
@@ -73,67 +73,150 @@ void CpuBackend::delta_net(const DeltaNetWeights& weights, std::uint32_t layer) 
       kernels_.l2_norm(q, s.key_dim, scale, q);
       kernels_.l2_norm(q + queries, s.key_dim, 1.0f, q + queries);
     }
+    for (std::size_t h = 0; h < s.value_heads; ++h) {
+      float &decay = d_.row(r)[h], &open = d_.row(r)[s.value_heads + h];
+      decay = exp(weights.a[h] * softplus(decay + weights.dt_bias[h]));
+      open = sigmoid(open);
+    }
   });
   pool_.run(parts_.size() * s.value_heads, [&](std::size_t i) {
     delta_head(weights, parts_[i / s.value_heads], layer, i % s.value_heads);
   });
-  for (const Part& part : parts_) remember(part, part.state->layer(layer).conv, a_);
+  for (const Part& part : parts_) {
+    LayerState& state = part.state->layer(layer);
+    remember(part, state.conv, a_);
+    keep_inputs(s, part, state);
+  }
   point(gated, c_, rows_);
   point(y, out_, rows_);
   bytes = quantize({&weights.out, 1}, gated.data(), rows_, bytes_inner_);
   multiply(std::vector<Product>{{weights.out, gated.data(), y.data(), rows_, bytes}});
 }
 
-// All rows of one part through one value head, in order.
-void CpuBackend::delta_head(const DeltaNetWeights& weights, const Part& part, std::uint32_t layer,
-                            std::size_t head) {
-  const DeltaNetShape& s = weights.shape;
-  const std::size_t stride = padded(s.value_dim);
-  struct Scratch {
-    std::vector<float> v, o, normed;
-    std::vector<DeltaStep> steps;
-  };
-  thread_local Scratch scratch;
-  scratch.v.assign(part.rows * stride, 0.0f);
-  scratch.o.resize(part.rows * stride);
-  scratch.normed.resize(stride);
-  scratch.steps.resize(part.rows);
-  float* state = part.state->layer(layer).delta.data() + head * s.key_dim * stride;
-  const std::size_t queries = std::size_t{s.key_heads} * s.key_dim;
-  for (std::size_t i = 0; i < part.rows; ++i) {
-    const std::size_t r = part.first_row + i;
-    const float* q = e_.row(r) + (head % s.key_heads) * s.key_dim;
-    float* v = scratch.v.data() + i * stride;
-    std::memcpy(v, e_.row(r) + 2 * queries + head * s.value_dim, s.value_dim * sizeof(float));
-    const float alpha = d_.row(r)[head], beta = d_.row(r)[s.value_heads + head];
-    const float decay = exp(weights.a[head] * softplus(alpha + weights.dt_bias[head]));
-    scratch.steps[i] = {q, q + queries, v, decay, sigmoid(beta), scratch.o.data() + i * stride};
+namespace {
+
+// Steps of one value head. Values are padded and copied, for they must end with whole vectors.
+struct DeltaSteps {
+  std::vector<float> v, out;
+  std::vector<DeltaStep> steps;
+
+  void begin(std::size_t count, std::size_t stride) {
+    v.assign(count * stride, 0.0f);
+    out.resize(count * stride);
+    steps.clear();
   }
-  // The state lies slice by slice of columns, each of which fits the first cache.
-  for (std::size_t column = 0; column < stride; column += kDeltaSlice) {
-    const std::size_t width = std::min(kDeltaSlice, stride - column);
-    kernels_.delta_steps(state + column * s.key_dim, s.key_dim, width, scratch.steps.data(),
-                         part.rows);
-    for (DeltaStep& step : scratch.steps) {
+  void add(const DeltaNetShape& s, const float* q, const float* k, const float* values,
+           const float* gates, std::size_t head) {
+    const std::size_t at = steps.size() * padded(s.value_dim);
+    std::memcpy(v.data() + at, values + head * s.value_dim, s.value_dim * sizeof(float));
+    const std::size_t key_head = head % s.key_heads * s.key_dim;
+    steps.push_back({q + key_head, k + key_head, v.data() + at, gates[head],
+                     gates[s.value_heads + head], out.data() + at});
+  }
+  // Rows that wait to enter the state. Their outputs were given before, so any query will do.
+  void add_waiting(const DeltaNetShape& s, const LayerState& state, std::size_t count,
+                   std::size_t head) {
+    const DeltaInputs inputs(s);
+    for (std::size_t i = 0; i < count; ++i) {
+      const float* row = state.waiting.data() + i * inputs.width;
+      add(s, row + inputs.keys, row + inputs.keys, row + inputs.values, row + inputs.gates, head);
+    }
+  }
+  void next_slice(std::size_t width) {
+    for (DeltaStep& step : steps) {
       step.v += width;
       step.out += width;
     }
   }
+};
+
+}  // namespace
+
+// The state after `settled` stays; `tentative` works on a copy of it.
+void CpuBackend::delta_slice(float* state, std::size_t key_dim, std::size_t width,
+                             std::span<const DeltaStep> settled,
+                             std::span<const DeltaStep> tentative) {
+  kernels_.delta_steps(state, key_dim, width, settled.data(), settled.size());
+  if (tentative.empty()) return;
+  thread_local std::vector<float> copy;
+  copy.assign(state, state + key_dim * width);
+  kernels_.delta_steps(copy.data(), key_dim, width, tentative.data(), tentative.size());
+}
+
+// What waits of the last window, then all rows of one part, through one value head, in order.
+void CpuBackend::delta_head(const DeltaNetWeights& weights, const Part& part, std::uint32_t layer,
+                            std::size_t head) {
+  const DeltaNetShape& s = weights.shape;
+  const std::size_t stride = padded(s.value_dim), waiting = part.state->waiting();
+  thread_local DeltaSteps scratch;
+  thread_local std::vector<float> normed;
+  LayerState& layer_state = part.state->layer(layer);
+  const std::size_t queries = std::size_t{s.key_heads} * s.key_dim;
+  scratch.begin(waiting + part.rows, stride);
+  scratch.add_waiting(s, layer_state, waiting, head);
+  for (std::size_t r = part.first_row; r < part.first_row + part.rows; ++r) {
+    const float* qkv = e_.row(r);
+    scratch.add(s, qkv, qkv + queries, qkv + 2 * queries, d_.row(r), head);
+  }
+  // The state lies slice by slice of columns, each of which fits the first cache.
+  float* state = layer_state.delta.data() + head * s.key_dim * stride;
+  for (std::size_t column = 0; column < stride; column += kDeltaSlice) {
+    const std::size_t width = std::min(kDeltaSlice, stride - column);
+    const std::span<const DeltaStep> steps = scratch.steps;
+    delta_slice(state + column * s.key_dim, s.key_dim, width,
+                steps.first(steps.size() - part.tentative), steps.last(part.tentative));
+    scratch.next_slice(width);
+  }
+  normed.resize(stride);
   for (std::size_t i = 0; i < part.rows; ++i) {
     const std::size_t r = part.first_row + i;
-    float* normed = scratch.normed.data();
-    kernels_.rms_norm(scratch.o.data() + i * stride, weights.norm.data(), s.value_dim,
-                      shape_.residual.epsilon, normed);
+    kernels_.rms_norm(scratch.out.data() + (waiting + i) * stride, weights.norm.data(), s.value_dim,
+                      shape_.residual.epsilon, normed.data());
     const float* z = b_.row(r) + head * s.value_dim;
     float* out = c_.row(r) + head * s.value_dim;
     if (s.output_gate == GateActivation::sigmoid) {
-      std::memcpy(out, normed, s.value_dim * sizeof(float));
+      std::memcpy(out, normed.data(), s.value_dim * sizeof(float));
       kernels_.sigmoid_product(out, z, s.value_dim);
     } else {
       std::memcpy(out, z, s.value_dim * sizeof(float));
-      kernels_.silu_product(out, normed, s.value_dim);
+      kernels_.silu_product(out, normed.data(), s.value_dim);
     }
   }
+}
+
+// The tentative rows' inputs, for the window that follows. After the window's products: what waited
+// until now is in the state.
+void CpuBackend::keep_inputs(const DeltaNetShape& s, const Part& part, LayerState& state) const {
+  const DeltaInputs inputs(s);
+  for (std::size_t i = 0; i < part.tentative; ++i) {
+    const std::size_t r = part.first_row + part.rows - part.tentative + i;
+    float* row = state.waiting.data() + i * inputs.width;
+    // Keys and values lie side by side behind the queries.
+    std::memcpy(row, e_.row(r) + inputs.values, inputs.gates * sizeof(float));
+    std::memcpy(row + inputs.gates, d_.row(r), (inputs.width - inputs.gates) * sizeof(float));
+  }
+}
+
+void CpuBackend::settle(SequenceState& state) {
+  auto& sequence = static_cast<CpuSequence&>(state);
+  if (sequence.waiting() == 0) return;
+  for (std::uint32_t l = 0; l < shape_.layers.size(); ++l) {
+    if (shape_.layers[l].attention) continue;
+    const DeltaNetShape& s = shape_.layers[l].delta_net;
+    const std::size_t stride = padded(s.value_dim);
+    pool_.run(s.value_heads, [&](std::size_t head) {
+      thread_local DeltaSteps scratch;
+      scratch.begin(sequence.waiting(), stride);
+      scratch.add_waiting(s, sequence.layer(l), sequence.waiting(), head);
+      float* rows = sequence.layer(l).delta.data() + head * s.key_dim * stride;
+      for (std::size_t column = 0; column < stride; column += kDeltaSlice) {
+        const std::size_t width = std::min(kDeltaSlice, stride - column);
+        delta_slice(rows + column * s.key_dim, s.key_dim, width, scratch.steps, {});
+        scratch.next_slice(width);
+      }
+    });
+  }
+  sequence.settled();
 }
 
 void CpuBackend::inject_ngram(const NgramWeights& weights, std::uint32_t layer,

@@ -1,5 +1,6 @@
 #include "compute/cpu/state.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -9,42 +10,113 @@
 namespace strata::cpu {
 namespace {
 
-// "SSQ1", a fingerprint of the shape, the token count, then the layers' rows as floats, and a hash.
+// "SSQ2", a fingerprint of the shape, the token count, then the layers' rows as floats, and a hash.
 struct Header {
-  std::uint32_t magic = 0x31515353;
+  std::uint32_t magic = 0x32515353;
   std::uint32_t tokens = 0;
   std::uint64_t shape = 0;
   std::uint64_t payload_bytes = 0;
   std::uint64_t payload_hash = 0;
 };
 
-}  // namespace
-
-bool PagedRows::reserve(std::size_t rows) {
-  while (pages_.size() * kPageRows < rows) {
-    std::unique_ptr<float[]> page(new (std::nothrow) float[kPageRows * width_]);
-    if (!page) return false;
-    pages_.push_back(std::move(page));
-  }
-  return true;
+// Zeros that begin at a cache line. Memory of large pages is taken when it is written.
+std::shared_ptr<std::byte[]> new_page(std::size_t floats) {
+  constexpr std::size_t line = 64;
+  void* memory = std::calloc(floats * sizeof(float) + line, 1);
+  if (!memory) return nullptr;
+  const std::shared_ptr<void> owner(memory, std::free);
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  auto* start = static_cast<std::byte*>(memory) + (line - address % line) % line;
+  return {owner, start};
 }
+
+}  // namespace
 
 std::size_t padded(std::size_t width) {
   return (width + kLanes - 1) / kLanes * kLanes;
 }
 
-CpuSequence::CpuSequence(const NetworkShape& shape) : shape_(shape), layers_(shape.layers.size()) {
+// --- pages --------------------------------------------------------------------------------------
+
+PageLayout::PageLayout(const NetworkShape& shape) {
+  const auto take = [this](std::size_t count) {
+    const std::size_t at = floats;
+    floats += padded(count);
+    return at;
+  };
+  for (const NetworkShape::Layer& kind : shape.layers) {
+    Layer layer;
+    if (kind.attention) {
+      const AttentionShape& s = kind.attention_shape;
+      layer.width = std::size_t{s.kv_heads} * s.head_dim;
+      layer.keys = take(kPageTokens * layer.width);
+      layer.values = take(kPageTokens * layer.width);
+      layer.block = s.block;
+      layer.shift = kind.draft ? 1 : 0;
+      if (s.block > 0) {
+        layer.indexer_width = s.indexer_dim;
+        layer.block_keys = take((kPageTokens + s.block - 1) / s.block * s.indexer_dim);
+      }
+    }
+    layers.push_back(layer);
+  }
+}
+
+bool CellPages::reserve(std::size_t positions) {
+  try {
+    while (pages_.size() * kPageTokens < positions) {
+      auto page = new_page(layout_->floats);
+      if (!page) return false;
+      pages_.push_back(std::move(page));
+    }
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
+bool CellPages::own(std::size_t from, std::size_t to) {
+  try {
+    for (std::size_t p = from / kPageTokens; p * kPageTokens < to; ++p) {
+      if (pages_[p].use_count() == 1) continue;
+      auto page = new_page(layout_->floats);
+      if (!page) return false;
+      std::memcpy(page.get(), pages_[p].get(), layout_->floats * sizeof(float));
+      pages_[p] = std::move(page);
+    }
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
+void CellPages::trim(std::size_t positions) {
+  const std::size_t needed = (positions + kPageTokens - 1) / kPageTokens;
+  if (pages_.size() > needed) pages_.resize(needed);
+}
+
+std::vector<SequenceState::Page> CellPages::pages(std::size_t positions) const {
+  const std::size_t needed = (positions + kPageTokens - 1) / kPageTokens;
+  return {pages_.begin(), pages_.begin() + static_cast<std::ptrdiff_t>(needed)};
+}
+
+void CellPages::take(std::span<const SequenceState::Page> pages) {
+  pages_.clear();
+  // Held by others too, so never written through this pointer.
+  for (const SequenceState::Page& page : pages)
+    pages_.push_back(std::const_pointer_cast<std::byte[]>(page));
+}
+
+// --- the state of a sequence --------------------------------------------------------------------
+
+CpuSequence::CpuSequence(const NetworkShape& shape, const PageLayout& layout)
+    : shape_(shape), layout_(layout), cells_(layout), layers_(shape.layers.size()) {
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     const NetworkShape::Layer& kind = shape.layers[l];
     LayerState& state = layers_[l];
     if (kind.attention) {
       const AttentionShape& s = kind.attention_shape;
-      state.keys = PagedRows(std::size_t{s.kv_heads} * s.head_dim);
-      state.values = PagedRows(std::size_t{s.kv_heads} * s.head_dim);
-      if (s.block > 0) {
-        state.block_keys = PagedRows(s.indexer_dim);
-        state.raw_index_keys = RowRing(s.block, s.indexer_dim);
-      }
+      if (s.block > 0) state.raw_index_keys = RowRing(s.block, s.indexer_dim);
     } else {
       const DeltaNetShape& s = kind.delta_net;
       state.conv = RowRing(s.conv_kernel - 1, s.channels());
@@ -54,42 +126,75 @@ CpuSequence::CpuSequence(const NetworkShape& shape) : shape_(shape), layers_(sha
   }
 }
 
-std::size_t CpuSequence::bytes() const {
-  std::size_t total = 0;
+std::size_t CpuSequence::own_bytes() const {
+  std::size_t floats = 0;
   for (const LayerState& s : layers_) {
-    total += s.keys.bytes() + s.values.bytes() + s.block_keys.bytes();
-    total += (s.conv.values.size() + s.delta.size() + s.raw_index_keys.values.size() +
-              s.ngram.values.size()) *
-             sizeof(float);
+    floats += s.conv.values.size() + s.delta.size() + s.waiting.size() +
+              s.raw_index_keys.values.size() + s.ngram.values.size();
   }
-  return total;
+  return floats * sizeof(float);
 }
 
-Status CpuSequence::reserve(std::uint32_t count) {
-  for (std::size_t l = 0; l < layers_.size(); ++l) {
-    if (!shape_.layers[l].attention) continue;
-    const std::uint32_t block = shape_.layers[l].attention_shape.block;
-    LayerState& s = layers_[l];
-    if (!s.keys.reserve(count) || !s.values.reserve(count) ||
-        (block > 0 && !s.block_keys.reserve(count / block))) {
-      return fail(ErrorCode::exhausted,
-                  "no memory for the KV cache of {} tokens (the sequence holds {} MiB); use a "
-                  "smaller --ctx or fewer parallel requests",
-                  count, bytes() >> 20);
+Result<std::unique_ptr<SequenceState>> CpuSequence::fork() const {
+  if (waiting_ > 0) return fail(ErrorCode::internal, "a state is copied before it is settled");
+  try {
+    auto copy = std::make_unique<CpuSequence>(shape_, layout_);
+    for (std::size_t l = 0; l < layers_.size(); ++l) {
+      const LayerState& from = layers_[l];
+      LayerState& to = copy->layers_[l];
+      to.conv = from.conv;
+      to.delta = from.delta;
+      to.raw_index_keys = from.raw_index_keys;
+      to.ngram = from.ngram;
     }
+    copy->tokens_ = tokens_;
+    copy->cells_.take(pages());
+    return copy;
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::exhausted, "no memory for a copy of a sequence's state ({} MiB)",
+                own_bytes() >> 20);
+  }
+}
+
+void CpuSequence::take_back(std::uint32_t rows) {
+  tokens_ -= rows;
+  waiting_ -= rows;
+}
+
+Status CpuSequence::reserve(std::uint32_t tokens) {
+  if (cells_.reserve(tokens)) return {};
+  return fail(ErrorCode::exhausted,
+              "no memory for the KV cache of {} tokens ({} MiB); use a smaller --ctx or fewer "
+              "parallel requests",
+              tokens,
+              (std::size_t{tokens} / kPageTokens + 1) * layout_.floats * sizeof(float) >> 20);
+}
+
+Status CpuSequence::prepare(const WindowPart& part) {
+  // One more: the draft block's cells lie a position further on.
+  const std::uint32_t end = part.position + part.rows + 1;
+  STRATA_TRY(reserve(end));
+  if (!cells_.own(part.position, end))
+    return fail(ErrorCode::exhausted, "no memory for a copy of the KV cache's last page");
+  if (part.tentative == 0) return {};
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    if (shape_.layers[l].attention) continue;
+    const DeltaInputs inputs(shape_.layers[l].delta_net);
+    layers_[l].waiting.resize(kMaxTentative * inputs.width);  // bad_alloc is the caller's
   }
   return {};
 }
 
 std::uint64_t CpuSequence::fingerprint() const {
-  std::vector<std::uint32_t> numbers = {shape_.residual.streams, shape_.residual.hidden};
+  std::vector<std::uint32_t> numbers = {shape_.residual.streams, shape_.residual.hidden,
+                                        kPageTokens, kDeltaSlice};
   for (const NetworkShape::Layer& l : shape_.layers) {
     const DeltaNetShape& d = l.delta_net;
     const AttentionShape& a = l.attention_shape;
     for (const std::uint32_t n :
-         {std::uint32_t{l.attention}, std::uint32_t{l.ngram}, d.key_heads, d.value_heads, d.key_dim,
-          d.value_dim, d.conv_kernel, a.kv_heads, a.head_dim, a.block, a.indexer_dim,
-          l.ngram_shape.conv_kernel, l.ngram_shape.dilation}) {
+         {std::uint32_t{l.attention}, std::uint32_t{l.draft}, std::uint32_t{l.ngram}, d.key_heads,
+          d.value_heads, d.key_dim, d.value_dim, d.conv_kernel, a.kv_heads, a.head_dim, a.block,
+          a.indexer_dim, l.ngram_shape.conv_kernel, l.ngram_shape.dilation}) {
       numbers.push_back(n);
     }
   }
@@ -99,34 +204,28 @@ std::uint64_t CpuSequence::fingerprint() const {
 // Calls visitor(floats, count) for every run of values that makes up the state of `tokens` tokens,
 // always in the same order.
 template <class Visitor>
-bool CpuSequence::visit(std::uint32_t tokens, Visitor&& visitor) {
-  const auto paged = [&](PagedRows& rows, std::size_t count) {
-    for (std::size_t i = 0; i < count; i += kPageRows)
-      if (!visitor(rows.row(i), std::min(kPageRows, count - i) * rows.width())) return false;
-    return true;
+void CpuSequence::visit(std::uint32_t tokens, Visitor&& visitor) {
+  const auto ring = [&](RowRing& rows) {  // the kept ones, oldest first
+    for (std::size_t i = 0; i < rows.kept; ++i)
+      visitor(rows.row(tokens + rows.rows() - rows.kept + i), rows.width);
   };
-  for (std::size_t l = 0; l < layers_.size(); ++l) {
-    LayerState& s = layers_[l];
-    const std::uint32_t block = shape_.layers[l].attention_shape.block;
-    if (shape_.layers[l].attention) {
-      if (!paged(s.keys, tokens) || !paged(s.values, tokens)) return false;
-      if (block > 0 && !paged(s.block_keys, tokens / block)) return false;
-    }
-    for (std::vector<float>* values :
-         {&s.conv.values, &s.delta, &s.raw_index_keys.values, &s.ngram.values}) {
-      if (!values->empty() && !visitor(values->data(), values->size())) return false;
-    }
+  for (LayerState& s : layers_) {
+    ring(s.conv);
+    if (!s.delta.empty()) visitor(s.delta.data(), s.delta.size());
+    ring(s.raw_index_keys);
+    ring(s.ngram);
   }
-  return true;
 }
 
 Bytes CpuSequence::save() const {
   auto& self = const_cast<CpuSequence&>(*this);  // visit() only reads here
-  Bytes out(sizeof(Header));
+  std::size_t floats = 0;
+  self.visit(tokens_, [&](const float*, std::size_t count) { floats += count; });
+  Bytes out(sizeof(Header) + floats * sizeof(float));
+  std::byte* into = out.data() + sizeof(Header);
   self.visit(tokens_, [&](const float* values, std::size_t count) {
-    const auto* bytes = reinterpret_cast<const std::byte*>(values);
-    out.insert(out.end(), bytes, bytes + count * sizeof(float));
-    return true;
+    std::memcpy(into, values, count * sizeof(float));
+    into += count * sizeof(float);
   });
   const auto payload = std::span<const std::byte>(out).subspan(sizeof(Header));
   Header header;
@@ -138,7 +237,7 @@ Bytes CpuSequence::save() const {
   return out;
 }
 
-Status CpuSequence::restore(std::span<const std::byte> saved) {
+Status CpuSequence::restore(std::span<const std::byte> saved, std::span<const Page> pages) {
   Header header;
   if (saved.size() < sizeof header) {
     return fail(ErrorCode::corrupt, "a saved state of {} bytes is shorter than its header",
@@ -154,36 +253,24 @@ Status CpuSequence::restore(std::span<const std::byte> saved) {
     return fail(ErrorCode::corrupt, "the saved state is damaged ({} of {} bytes)", payload.size(),
                 header.payload_bytes);
   }
-  // The token count decides how many rows are read, so it must agree with the size before any
-  // memory is taken for it.
-  std::size_t fixed = 0, per_token = 0;
-  for (std::size_t l = 0; l < layers_.size(); ++l) {
-    const LayerState& s = layers_[l];
-    fixed += s.conv.values.size() + s.delta.size() + s.raw_index_keys.values.size() +
-             s.ngram.values.size();
-    per_token += s.keys.width() + s.values.width();
+  std::size_t floats = 0;
+  visit(header.tokens, [&](const float*, std::size_t count) { floats += count; });
+  if (floats * sizeof(float) != payload.size()) {
+    return fail(ErrorCode::corrupt, "the saved state has {} bytes, {} are needed", payload.size(),
+                floats * sizeof(float));
   }
-  if (payload.size() / sizeof(float) < fixed + std::size_t{header.tokens} * per_token) {
-    return fail(ErrorCode::corrupt, "the saved state says {} tokens but holds {} bytes",
-                header.tokens, payload.size());
+  if (pages.size() != (std::size_t{header.tokens} + kPageTokens - 1) / kPageTokens) {
+    return fail(ErrorCode::corrupt, "the saved state of {} tokens comes with {} pages",
+                header.tokens, pages.size());
   }
-  STRATA_TRY(reserve(header.tokens));
-  std::size_t total = 0;
-  visit(header.tokens, [&](const float*, std::size_t count) {
-    total += count * sizeof(float);
-    return true;
-  });
-  if (total != payload.size()) {
-    return fail(ErrorCode::corrupt, "the saved state of {} tokens has {} bytes, {} are needed",
-                header.tokens, payload.size(), total);
-  }
+  cells_.take(pages);
   std::size_t at = 0;
   visit(header.tokens, [&](float* values, std::size_t count) {
     std::memcpy(values, payload.data() + at, count * sizeof(float));
     at += count * sizeof(float);
-    return true;
   });
   tokens_ = header.tokens;
+  waiting_ = 0;
   return {};
 }
 
