@@ -16,7 +16,7 @@
 #include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/default_model.h"
-#include "cli/table_options.h"
+#include "cli/engine_options.h"
 #include "compute/cpu/probe.h"
 #include "engine/benchmark.h"
 #include "tokenizer/tokenizer.h"

@@ -26,6 +26,7 @@ void register_bench(CLI::App& app, Invocation& invocation);
 void register_chat(CLI::App& app, Invocation& invocation);
 void register_config(CLI::App& app, Invocation& invocation);
 void register_convert(CLI::App& app, Invocation& invocation);
+void register_drafts(CLI::App& app, Invocation& invocation);
 void register_engine(CLI::App& app, Invocation& invocation);
 void register_inspect(CLI::App& app, Invocation& invocation);
 void register_logits(CLI::App& app, Invocation& invocation);

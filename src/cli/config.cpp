@@ -45,6 +45,15 @@ constexpr std::array kKeys = {
               kMaxReadDepth},
     ConfigKey{"ngram_keep_alive", Type::number,
               "Milliseconds after which a silent disk is kept awake, 0 for never", 0, 3'600'000},
+    ConfigKey{"drafts", Type::text, "Tokens guessed each round: auto, off, or 1 to 15"},
+    ConfigKey{"draft_source", Type::text, "Where guesses come from: mtp, lookup or both"},
+    ConfigKey{"draft_vocabulary", Type::path,
+              "File of 32-bit ids that the draft block may guess; empty: the usual ones"},
+    ConfigKey{"cache_ram", Type::text,
+              "Memory for conversations to go on from: auto, or a size as 2G, 0 for none"},
+    ConfigKey{"cache_dir", Type::path, "Folder where they survive a restart; empty: nowhere"},
+    ConfigKey{"cache_disk", Type::text, "Most that they take there, as 16G"},
+    ConfigKey{"trace", Type::path, "Write what every round of the engine did, as JSON lines"},
     ConfigKey{"engine", Type::text, "process: a child that is restarted when it dies; or inside"},
     ConfigKey{"engine_silence_s", Type::number,
               "Seconds without a sign of life until the engine is killed", 1, 86'400},
@@ -80,6 +89,9 @@ json::value built_in(std::string_view name) {
   if (name == "weights" || name == "ngram_table") return "auto";
   if (name == "ngram_cache") return 128;
   if (name == "ngram_depth") return 64;
+  if (name == "drafts" || name == "cache_ram") return "auto";
+  if (name == "draft_source") return "both";
+  if (name == "cache_disk") return "16G";
   if (name == "engine") return "process";
   if (name == "engine_silence_s") return 60;
   if (name == "encoder_entries" || name == "encoder_replies") return 4;

@@ -6,7 +6,7 @@
 #include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/default_model.h"
-#include "cli/table_options.h"
+#include "cli/engine_options.h"
 #include "engine/engine.h"
 #include "engine/scripted.h"
 #include "server/engine_child.h"
@@ -50,11 +50,8 @@ void register_engine(CLI::App& app, Invocation& invocation) {
   auto arguments = std::make_shared<EngineArguments>();
   CLI::App* engine = app.add_subcommand("engine", "The engine of 'serve', in a process of its own");
   add_model_option(*engine, arguments->engine.model_path);
-  engine->add_option("--ctx", arguments->engine.context, "Tokens a request may hold");
-  engine->add_option("--threads", arguments->engine.threads, "0 for one per usable CPU");
+  add_engine_options(*engine, arguments->engine);
   engine->add_option("--parallel", arguments->engine.parallel, "Answers made at the same time");
-  add_weights_option(*engine, arguments->engine.residence);
-  add_table_options(*engine, arguments->engine.ngram_table);
   engine->add_option("--script", arguments->script, "Play this script instead of a model");
   engine->add_option("--log-level", arguments->log_level, "How much goes to standard error");
   engine->add_option("--socket-fd", arguments->socket, "Open socket to the server");

@@ -80,6 +80,7 @@ int parse_and_run(int argc, char** argv) {
   Invocation invocation;
   register_serve(app, invocation);
   register_config(app, invocation);
+  register_drafts(app, invocation);
   register_engine(app, invocation);
   register_chat(app, invocation);
   register_run(app, invocation);

@@ -16,9 +16,11 @@
 #include <thread>
 
 #include "base/log.h"
+#include "base/sizes.h"
 #include "cli/command.h"
 #include "cli/config.h"
 #include "cli/default_model.h"
+#include "cli/engine_options.h"
 #include "cli/version.h"
 #include "engine/engine.h"
 #include "server/api.h"
@@ -156,7 +158,12 @@ std::vector<std::string> child_arguments(const Config& config, const std::string
     words.push_back(std::to_string(config.number(key)));
   }
   for (const auto& [flag, key] :
-       {std::pair{"--weights", "weights"}, std::pair{"--ngram-table", "ngram_table"}}) {
+       {std::pair{"--weights", "weights"}, std::pair{"--ngram-table", "ngram_table"},
+        std::pair{"--drafts", "drafts"}, std::pair{"--draft-source", "draft_source"},
+        std::pair{"--draft-vocabulary", "draft_vocabulary"}, std::pair{"--cache-ram", "cache_ram"},
+        std::pair{"--cache-dir", "cache_dir"}, std::pair{"--cache-disk", "cache_disk"},
+        std::pair{"--trace", "trace"}}) {
+    if (config.text(key).empty()) continue;
     words.emplace_back(flag);
     words.push_back(config.text(key));
   }
@@ -167,27 +174,37 @@ std::vector<std::string> child_arguments(const Config& config, const std::string
   return words;
 }
 
+// Of an engine with a model. A process checks them again; here they are refused before it starts.
+Result<EngineOptions> engine_options(const Config& config, const std::string& model) {
+  EngineOptions options;
+  options.model_path = model;
+  options.context = static_cast<std::uint32_t>(config.number("ctx"));
+  options.threads = static_cast<std::uint32_t>(config.number("threads"));
+  options.parallel = static_cast<std::uint32_t>(config.number("parallel"));
+  STRATA_ASSIGN(options.residence, residence_from(config.text("weights")));
+  STRATA_ASSIGN(options.ngram_table.mode, table_mode_named(config.text("ngram_table")));
+  options.ngram_table.cache_bytes = static_cast<std::uint64_t>(config.number("ngram_cache")) << 20;
+  options.ngram_table.queue_depth = static_cast<std::uint32_t>(config.number("ngram_depth"));
+  options.ngram_table.keep_alive_ms = static_cast<std::uint32_t>(config.number("ngram_keep_alive"));
+  STRATA_TRY(set_drafts(options.drafts, config.text("drafts")));
+  STRATA_ASSIGN(options.drafts.source, parse_draft_source(config.text("draft_source")));
+  options.drafts.vocabulary_path = config.text("draft_vocabulary");
+  STRATA_TRY(set_cache_ram(options.cache, config.text("cache_ram")));
+  options.cache.folder = config.text("cache_dir");
+  STRATA_ASSIGN(options.cache.disk_bytes, parse_size(config.text("cache_disk")));
+  options.trace_path = config.text("trace");
+  return options;
+}
+
 // The engine in this process, or a process for it.
 Result<std::unique_ptr<Engine>> open_engine(const Config& config, server::ServiceOptions& options) {
   STRATA_ASSIGN(const std::string model, model_or_default(config.text("model")));
   const std::string kind = config.text("engine");
-  STRATA_ASSIGN(const TableMode table, table_mode_named(config.text("ngram_table")));
-  STRATA_ASSIGN(const Residence residence, residence_from(config.text("weights")));
+  STRATA_ASSIGN(const EngineOptions inside, engine_options(config, model));
   if (kind == "inside") {
     if (!config.text("script").empty()) {
       return fail(ErrorCode::invalid_argument, "a script is played by an engine process only");
     }
-    EngineOptions inside;
-    inside.model_path = model;
-    inside.context = static_cast<std::uint32_t>(config.number("ctx"));
-    inside.threads = static_cast<std::uint32_t>(config.number("threads"));
-    inside.parallel = static_cast<std::uint32_t>(config.number("parallel"));
-    inside.residence = residence;
-    inside.ngram_table.mode = table;
-    inside.ngram_table.cache_bytes = static_cast<std::uint64_t>(config.number("ngram_cache")) << 20;
-    inside.ngram_table.queue_depth = static_cast<std::uint32_t>(config.number("ngram_depth"));
-    inside.ngram_table.keep_alive_ms =
-        static_cast<std::uint32_t>(config.number("ngram_keep_alive"));
     return Engine::open(real_files(), inside);
   }
   if (kind != "process") {

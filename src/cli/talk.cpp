@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "cli/checks.h"
 #include "cli/default_model.h"
-#include "cli/table_options.h"
+#include "cli/engine_options.h"
 
 namespace strata {
 namespace {
@@ -99,10 +99,7 @@ void add_talk_options(CLI::App& command, TalkArguments& a) {
       ->check(CLI::Validator(number_between(0, 1), ""));
   command.add_option("--seed", a.seed, "Same seed, same answer")
       ->check(CLI::Validator(whole_number_up_to(INT64_MAX), ""));
-  command.add_option("--ctx", a.engine.context, "Tokens of context (default: the model's own)");
-  command.add_option("--threads", a.engine.threads, "Threads (default: usable CPUs)");
-  add_weights_option(command, a.engine.residence);
-  add_table_options(command, a.engine.ngram_table);
+  add_engine_options(command, a.engine);
 }
 
 Sampling sampling_of(const TalkArguments& a, const EngineFacts& facts) {

@@ -57,8 +57,9 @@ class SequenceState {
   virtual ~SequenceState() = default;
   virtual std::uint32_t tokens() const = 0;  // positions that stand in the caches
 
-  // A state of the same contents that goes on by itself. Only of a settled state.
-  virtual Result<std::unique_ptr<SequenceState>> fork() const = 0;
+  // A state of the same contents, without the last `before` rows, that goes on by itself. These
+  // must be all of the last window's tentative rows, or none: then the state must be settled.
+  virtual Result<std::unique_ptr<SequenceState>> fork(std::uint32_t before = 0) const = 0;
   // The last rows of the last window were not to be; at most its tentative ones.
   virtual void take_back(std::uint32_t rows) = 0;
 

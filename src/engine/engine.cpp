@@ -2,16 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <condition_variable>
-#include <mutex>
-#include <thread>
 
-#include "base/clock.h"
 #include "base/log.h"
-#include "base/lost_pages.h"
+#include "engine/local_engine.h"
 #include "engine/model.h"
-#include "engine/sampler.h"
-#include "engine/scheduler.h"
 
 namespace strata {
 namespace {
@@ -119,16 +113,6 @@ Status check_tokens(const Network& network, const Tokenizer& tokenizer) {
               *outside, vocabulary);
 }
 
-// What is left to say when the model file is no longer whole.
-Status check_file() {
-  const auto lost = lost_file();
-  if (!lost) return {};
-  return fail(ErrorCode::unavailable,
-              "'{}' cannot be read any more: it became shorter while it was in use, or its device "
-              "failed; restore the file and start the program again",
-              *lost);
-}
-
 // Biases and what is asked about probabilities.
 Status check_scores(const Request& request, const EngineFacts& facts) {
   if (request.logprobs.value_or(0) > kMaxTopLogprobs) {
@@ -155,296 +139,15 @@ Status check_scores(const Request& request, const EngineFacts& facts) {
   return {};
 }
 
-class LocalEngine final : public Engine {
- public:
-  LocalEngine(Network network, Tokenizer tokenizer, std::unique_ptr<Backend> backend,
-              const EngineOptions& options)
-      : network_(std::move(network)),
-        tokenizer_(std::move(tokenizer)),
-        backend_(std::move(backend)),
-        forward_(network_, *backend_),
-        options_(options),
-        facts_(facts_of(network_, tokenizer_, *backend_, options)),
-        scheduler_(options.parallel, options.prompt_chunk),
-        worker_([this] { work(); }) {}
-
-  ~LocalEngine() override {
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    wake_.notify_all();
-    worker_.join();
-  }
-
-  Result<RequestId> submit(Request request, std::shared_ptr<Listener> listener) override;
-  void cancel(RequestId id) override {
-    {
-      const std::lock_guard lock(mutex_);
-      if (Job* job = scheduler_.find(id)) job->cancelled = true;
-    }
-    wake_.notify_all();
-  }
-  const EngineFacts& facts() const override { return facts_; }
-  EngineCounters counters() const override {
-    const std::lock_guard lock(mutex_);
-    EngineCounters counters = counters_;
-    counters.running = static_cast<std::uint32_t>(scheduler_.running());
-    counters.waiting = static_cast<std::uint32_t>(scheduler_.waiting());
-    for (const Block& block : network_.blocks)
-      if (block.ngram) counters.ngram_tables.push_back(block.ngram_table->stats());
-    return counters;
-  }
-  const Metadata& metadata() const override { return network_.file->metadata; }
-  const Tokenizer& tokenizer() const override { return tokenizer_; }
-
- private:
-  void work();
-  void start_waiting(std::unique_lock<std::mutex>& lock);
-  void drop_cancelled(std::unique_lock<std::mutex>& lock);
-  void run_window(std::unique_lock<std::mutex>& lock);
-  Status read_window(const std::vector<Scheduler::Slice>& window);
-  void prefetch_chunk(const Job& job, std::uint32_t tokens);
-  void report_prompt(const Scheduler::Slice& slice, std::span<const float> logits);
-  TokenId pick(Job& job, std::span<const float> logits);
-  bool advance(const Scheduler::Slice& slice, std::span<const float> logits);
-  void finish(std::unique_lock<std::mutex>& lock, RequestId id, FinishReason reason,
-              Error error = {});
-
-  LostPagesWatch watch_;  // check_file follows every window
-  Network network_;
-  Tokenizer tokenizer_;
-  std::unique_ptr<Backend> backend_;
-  Forward forward_;
-  EngineOptions options_;
-  EngineFacts facts_;
-
-  mutable std::mutex mutex_;  // guards what follows; a running job's fields are the worker's
-  std::condition_variable wake_;
-  Scheduler scheduler_;
-  EngineCounters counters_;
-  RequestId last_id_ = 0;
-  bool stopping_ = false;
-
-  std::vector<std::uint32_t> logit_rows_;
-  std::vector<float> logits_;
-  std::vector<float> adjusted_;  // one row
-  std::thread worker_;           // last: starts when everything stands
-};
-
-Result<RequestId> LocalEngine::submit(Request request, std::shared_ptr<Listener> listener) {
-  if (!listener) return fail(ErrorCode::invalid_argument, "a request needs a listener");
-  STRATA_TRY(check_file());
-  STRATA_TRY(check_request(request, facts_));
-  const std::size_t prompt = request.prompt.size();
-  const std::size_t room = facts_.context - prompt;
-  auto job = std::make_unique<Job>();
-  job->limit = request.max_tokens > 0 ? request.max_tokens : static_cast<std::uint32_t>(room);
-  job->completion.prompt_tokens = static_cast<std::uint32_t>(prompt);
-  job->request = std::move(request);
-  job->listener = std::move(listener);
-  job->submitted = monotonic_seconds();
-  RequestId id = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    if (stopping_) return fail(ErrorCode::unavailable, "the engine is stopping");
-    if (scheduler_.waiting() >= options_.queue_limit) {
-      return fail(ErrorCode::exhausted, "{} requests wait already (queue limit); try again later",
-                  scheduler_.waiting());
-    }
-    id = job->id = ++last_id_;
-    scheduler_.add(std::move(job));
-  }
-  wake_.notify_all();
-  return id;
-}
-
-void LocalEngine::work() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    wake_.wait(lock,
-               [&] { return stopping_ || scheduler_.running() > 0 || scheduler_.waiting() > 0; });
-    if (stopping_) break;
-    drop_cancelled(lock);
-    start_waiting(lock);
-    if (scheduler_.running() > 0) run_window(lock);
-  }
-  for (auto& job : scheduler_.remove_all()) {
-    job->completion.reason = FinishReason::cancelled;
-    lock.unlock();
-    job->listener->finished(job->completion);
-    lock.lock();
-  }
-}
-
-void LocalEngine::drop_cancelled(std::unique_lock<std::mutex>& lock) {
-  for (const RequestId id : scheduler_.cancelled()) finish(lock, id, FinishReason::cancelled);
-}
-
-void LocalEngine::start_waiting(std::unique_lock<std::mutex>& lock) {
-  while (Job* job = scheduler_.admit()) {
-    job->admitted = monotonic_seconds();
-    job->completion.queue_seconds = job->admitted - job->submitted;
-    auto sequence = forward_.new_sequence();
-    if (!sequence) {
-      finish(lock, job->id, FinishReason::error, std::move(sequence).error());
-      continue;
-    }
-    job->sequence = std::move(*sequence);
-  }
-}
-
-// One window: compute with the mutex open, then hand out what it gave.
-void LocalEngine::run_window(std::unique_lock<std::mutex>& lock) {
-  const std::vector<Scheduler::Slice> window = scheduler_.next_window();
-  lock.unlock();
-  const Status status = read_window(window);
-  lock.lock();
-  if (!status) {
-    for (const Scheduler::Slice& slice : window) {
-      const Status& own = slice.job->sequence->status();
-      finish(lock, slice.job->id, FinishReason::error, own ? status.error() : own.error());
-    }
-    return;
-  }
-  std::size_t row = 0;
-  for (const Scheduler::Slice& slice : window) {
-    const std::size_t rows = Scheduler::logit_rows(slice);
-    const auto logits =
-        std::span<const float>(logits_).subspan(row * facts_.vocabulary, rows * facts_.vocabulary);
-    row += rows;
-    if (slice.job->cancelled) continue;  // dropped before the next window
-    if (const Status& own = slice.job->sequence->status(); !own) {
-      finish(lock, slice.job->id, FinishReason::error, own.error());
-      continue;
-    }
-    lock.unlock();
-    const bool more = advance(slice, logits);
-    lock.lock();
-    if (!more)
-      finish(lock, slice.job->id, slice.job->completion.reason, slice.job->completion.error);
-  }
-}
-
-Status LocalEngine::read_window(const std::vector<Scheduler::Slice>& window) {
-  std::vector<Forward::Rows> rows;
-  logit_rows_.clear();
-  std::uint32_t total = 0;
-  for (const Scheduler::Slice& slice : window) {
-    Job& job = *slice.job;
-    const bool decoding = job.decoding();
-    const std::span<const TokenId> tokens =
-        decoding ? std::span<const TokenId>(&job.next, 1)
-                 : std::span<const TokenId>(job.request.prompt).subspan(job.read, slice.tokens);
-    rows.push_back({&*job.sequence, tokens});
-    if (!decoding) prefetch_chunk(job, slice.tokens);
-    total += slice.tokens;
-    for (std::uint32_t left = Scheduler::logit_rows(slice); left > 0; --left)
-      logit_rows_.push_back(total - left);
-  }
-  logits_.resize(logit_rows_.size() * facts_.vocabulary);
-  STRATA_TRY(forward_.read(rows, logit_rows_, logits_));
-  return check_file();
-}
-
-// The disk reads for the chunk of a prompt that follows the one now computed.
-void LocalEngine::prefetch_chunk(const Job& job, std::uint32_t tokens) {
-  const auto rest = std::span<const TokenId>(job.request.prompt).subspan(job.read);
-  const std::size_t both = std::min(rest.size(), std::size_t{tokens} + options_.prompt_chunk);
-  forward_.prefetch(*job.sequence, rest.first(both), tokens);
-}
-
-// Row r of a prompt window says what may follow the prompt's token read + r.
-void LocalEngine::report_prompt(const Scheduler::Slice& slice, std::span<const float> logits) {
-  const Job& job = *slice.job;
-  const std::vector<TokenId>& prompt = job.request.prompt;
-  for (std::size_t row = 0; row < slice.tokens && job.read + row + 1 < prompt.size(); ++row) {
-    job.listener->prompt_chances(
-        chances_of(logits.subspan(row * facts_.vocabulary, facts_.vocabulary),
-                   prompt[job.read + row + 1], job.request.logprobs.value_or(0)));
-  }
-}
-
-TokenId LocalEngine::pick(Job& job, std::span<const float> logits) {
-  const Request& request = job.request;
-  if (adjusts(request.sampling, request.logit_bias)) {
-    adjusted_.assign(logits.begin(), logits.end());
-    adjust(adjusted_, request.sampling, request.logit_bias, request.prompt, job.generated);
-    logits = adjusted_;
-  }
-  const TokenId id = sample(logits, request.sampling, job.sequence->tokens());
-  job.generated.push_back(id);
-  return id;
-}
-
-// Takes a job on by one window; false when it is done (completion.reason says how).
-bool LocalEngine::advance(const Scheduler::Slice& slice, std::span<const float> logits) {
-  Job& job = *slice.job;
-  Completion& done = job.completion;
-  const double now = monotonic_seconds();
-  for (const float logit : logits) {
-    if (!std::isfinite(logit)) {
-      done.reason = FinishReason::error;
-      done.error = {ErrorCode::internal,
-                    fmt::format("the model gave a logit that is no number after {} tokens; its "
-                                "file may be damaged",
-                                job.sequence->tokens())};
-      return false;
-    }
-  }
-  if (!job.decoding()) {
-    if (job.request.prompt_logprobs) report_prompt(slice, logits);
-    job.read += slice.tokens;
-    job.listener->progress(job.read, done.prompt_tokens);
-    if (!job.decoding()) return true;
-    done.prompt_seconds = now - job.admitted;
-    job.decoding_since = now;
-  }
-  const std::span<const float> last = logits.last(facts_.vocabulary);
-  job.next = pick(job, last);
-  done.decode_seconds = now - job.decoding_since;
-  const auto& stops = job.request.stop_ids;
-  if (std::find(stops.begin(), stops.end(), job.next) != stops.end()) {
-    done.reason = FinishReason::stop;
-    return false;
-  }
-  ++done.generated_tokens;
-  if (done.generated_tokens < job.limit) forward_.prefetch(*job.sequence, {&job.next, 1});
-  if (const auto top = job.request.logprobs)
-    job.listener->chances(chances_of(last, job.next, *top));
-  job.listener->token(job.next);
-  if (done.generated_tokens < job.limit) return true;
-  done.reason = FinishReason::length;
-  return false;
-}
-
-void LocalEngine::finish(std::unique_lock<std::mutex>& lock, RequestId id, FinishReason reason,
-                         Error error) {
-  const std::unique_ptr<Job> job = scheduler_.remove(id);
-  if (!job) return;
-  job->completion.reason = reason;
-  job->completion.error = std::move(error);
-  if (job->sequence) {
-    const RowCounts& rows = job->completion.ngram_rows = job->sequence->row_counts();
-    log_debug(
-        "request {}: {} n-gram rows, {} cached, {} joined, {} read, {} thanks to prefetching, {} "
-        "failed; {:.1f} ms waited for",
-        id, rows.requested, rows.cache_hits, rows.joined, rows.read, rows.prefetched_used,
-        rows.failed, 1e3 * rows.wait_seconds);
-  }
-  ++counters_.requests;
-  counters_.prompt_tokens += job->read;
-  counters_.generated_tokens += job->completion.generated_tokens;
-  lock.unlock();
-  job->listener->finished(job->completion);
-  lock.lock();
-}
-
 }  // namespace
 
 Status check_request(const Request& request, const EngineFacts& facts) {
   STRATA_TRY(validate(request.sampling));
   STRATA_TRY(check_scores(request, facts));
+  if (request.drafts.value_or(0) > kMaxDrafts) {
+    return fail(ErrorCode::invalid_argument, "{} drafts; at most {} tokens are guessed at a time",
+                *request.drafts, kMaxDrafts);
+  }
   if (request.prompt.empty())
     return fail(ErrorCode::invalid_argument, "the prompt is empty; at least one token is needed");
   for (const std::vector<TokenId>* ids : {&request.prompt, &request.stop_ids}) {
@@ -486,7 +189,28 @@ std::string_view to_string(FinishReason reason) {
   return "error";
 }
 
-Result<std::unique_ptr<Engine>> Engine::open(FileSystem& files, const EngineOptions& options) {
+std::string_view to_string(DraftSource source) {
+  switch (source) {
+    case DraftSource::mtp:
+      return "mtp";
+    case DraftSource::lookup:
+      return "lookup";
+    case DraftSource::both:
+      return "both";
+  }
+  return "both";
+}
+
+Result<DraftSource> parse_draft_source(std::string_view text) {
+  for (const DraftSource source : {DraftSource::mtp, DraftSource::lookup, DraftSource::both})
+    if (text == to_string(source)) return source;
+  return fail(ErrorCode::invalid_argument, "draft source '{}'; there are mtp, lookup and both",
+              text);
+}
+
+namespace {
+
+Status check_options(const EngineOptions& options) {
   if (options.prompt_chunk == 0 || options.prompt_chunk > kMaxChunk) {
     return fail(ErrorCode::invalid_argument, "a prompt chunk of {} tokens; allowed is 1 to {}",
                 options.prompt_chunk, kMaxChunk);
@@ -495,6 +219,52 @@ Result<std::unique_ptr<Engine>> Engine::open(FileSystem& files, const EngineOpti
     return fail(ErrorCode::invalid_argument, "{} parallel requests; allowed is 1 to {}",
                 options.parallel, kMaxParallel);
   }
+  if (options.drafts.depth.value_or(0) > kMaxDrafts) {
+    return fail(ErrorCode::invalid_argument, "{} drafts; allowed is 0 to {}", *options.drafts.depth,
+                kMaxDrafts);
+  }
+  return {};
+}
+
+// The draft block's vocabulary, if there is a draft block and it is to be used.
+Result<std::optional<DraftVocabulary>> open_drafts(FileSystem& files, const Network& network,
+                                                   const DraftOptions& options) {
+  const bool wanted = options.depth != 0u && options.source != DraftSource::lookup;
+  if (!network.draft && wanted && options.source == DraftSource::mtp)
+    return fail(ErrorCode::unsupported, "the model has no draft (MTP) block to guess tokens with");
+  if (!network.draft || !wanted) return std::optional<DraftVocabulary>();
+  if (options.vocabulary_path.empty()) {
+    STRATA_ASSIGN(auto usual, DraftVocabulary::usual(network));
+    return std::optional(std::move(usual));
+  }
+  STRATA_ASSIGN(const auto file, files.open(options.vocabulary_path));
+  if (file->size() % sizeof(std::int32_t) != 0 ||
+      file->size() > network.head.rows * sizeof(std::int32_t)) {
+    return fail(ErrorCode::invalid_argument,
+                "draft vocabulary '{}' of {} bytes; it must be 32-bit token ids, at most {}",
+                options.vocabulary_path, file->size(), network.head.rows);
+  }
+  std::vector<std::int32_t> ids(file->size() / sizeof(std::int32_t));
+  STRATA_TRY(file->read_exact(0, std::as_writable_bytes(std::span(ids))));
+  auto some = DraftVocabulary::of(network, std::move(ids));
+  if (!some) {
+    return with_context(std::move(some).error(),
+                        fmt::format("draft vocabulary '{}'", options.vocabulary_path));
+  }
+  return std::optional(std::move(*some));
+}
+
+std::string drafts_in_words(const DraftOptions& options, bool block) {
+  if (options.depth == 0u) return "off";
+  std::string words = options.depth ? fmt::format("{} each round", *options.depth) : "auto";
+  if (!block) return words + ", from lookup";
+  return words + (options.source == DraftSource::mtp ? ", from mtp" : ", from mtp and lookup");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::open(FileSystem& files, const EngineOptions& options) {
+  STRATA_TRY(check_options(options));
   LoadOptions load;
   load.table = options.ngram_table;
   load.residence = options.residence;
@@ -507,9 +277,16 @@ Result<std::unique_ptr<Engine>> Engine::open(FileSystem& files, const EngineOpti
   if (auto status = check_tokens(network, *tokenizer); !status) {
     return with_context(std::move(status).error(), fmt::format("model '{}'", options.model_path));
   }
-  STRATA_ASSIGN(auto backend, make_cpu_backend(network.shape(), options.threads));
-  return std::make_unique<LocalEngine>(std::move(network), std::move(*tokenizer),
-                                       std::move(backend), options);
+  LocalEngine::Parts parts{std::move(network), std::move(*tokenizer), nullptr, {}, nullptr};
+  STRATA_ASSIGN(parts.drafts, open_drafts(files, parts.network, options.drafts));
+  STRATA_ASSIGN(parts.backend,
+                make_cpu_backend(parts.network.shape(parts.drafts.has_value()), options.threads));
+  if (!options.trace_path.empty()) {
+    STRATA_ASSIGN(parts.trace, Trace::open(files, options.trace_path));
+  }
+  EngineFacts facts = facts_of(parts.network, parts.tokenizer, *parts.backend, options);
+  facts.drafts = drafts_in_words(options.drafts, parts.drafts.has_value());
+  return std::make_unique<LocalEngine>(std::move(parts), std::move(facts), options);
 }
 
 }  // namespace strata

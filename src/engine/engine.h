@@ -4,16 +4,19 @@
 // What callers may rely on
 // - submit(), cancel(), facts() and counters() may be called from any thread, also from inside a
 //   listener. They never wait for the model.
-// - Listener calls for one request come from one thread at a time, in order: progress* and
+// - Listener calls for one request come from one thread at a time, in order: queued*, progress* and
 //   prompt_chances*, token* (each after its chances), then exactly one finished(). After finished()
 //   the engine drops its reference.
 // - Same tokens: greedy and seeded output of a request depends on its prompt, sampling and the
-//   model alone, never on other requests, chunk sizes, windows or threads.
-// - Requests are admitted first come first served; prompt chunks of one request interleave with
-//   the decoding of others.
+//   model alone, never on drafts, caches, other requests, chunk sizes, windows or threads.
+// - Requests are admitted first come first served. Memory for all that a request may become is
+//   reserved before it starts; it waits for it, or is refused if it could never be had.
+// - Prompts are read in chunks beside the decoding of others (scheduler.h states the bounds).
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -29,7 +32,8 @@
 
 namespace strata {
 
-// Applied in this order: biases of the request, penalties, top_k, top_p, min_p, temperature, pick.
+// Applied in this order: biases of the request, penalties (sampling_chain.h), then top_k, top_p,
+// min_p, temperature and the pick.
 struct Sampling {
   float temperature = 0.0f;  // 0 = greedy (lowest id wins ties)
   std::int32_t top_k = 0;    // 0 = all
@@ -63,6 +67,11 @@ struct Request {
   // How many alternatives Listener::chances reports for each generated token; absent: none at all.
   std::optional<std::uint32_t> logprobs;
   bool prompt_logprobs = false;  // also for the prompt's tokens; reads it in small windows
+  // Most tokens guessed at a time, at most kMaxDrafts; absent: as the engine was started. Changes
+  // the speed only.
+  std::optional<std::uint32_t> drafts;
+  // False: a one-shot request. It may start from the cache but leaves nothing in it.
+  bool keep = true;
 };
 
 // The model's own distribution at one position, before biases, penalties and temperature.
@@ -82,17 +91,23 @@ struct Completion {
   FinishReason reason = FinishReason::stop;
   Error error;  // when reason is error
   std::uint32_t prompt_tokens = 0;
-  std::uint32_t cached_tokens = 0;     // of them not read again
-  std::uint32_t generated_tokens = 0;  // reported tokens; a stop id is not counted
+  std::uint32_t cached_tokens = 0;       // of them not read again
+  std::uint32_t cached_disk_tokens = 0;  // of these, from the disk
+  std::uint32_t generated_tokens = 0;    // reported tokens; a stop id is not counted
   double queue_seconds = 0;
   double prompt_seconds = 0;
   double decode_seconds = 0;
-  RowCounts ngram_rows;  // how the n-gram rows of its tokens were found
+  RowCounts ngram_rows;        // how the n-gram rows of its tokens were found
+  std::uint32_t rounds = 0;    // windows in which it was decoded
+  std::uint32_t drafted = 0;   // tokens guessed in them
+  std::uint32_t accepted = 0;  // of these, right
 };
 
 class Listener {
  public:
   virtual ~Listener() = default;
+  // It waits, and `ahead` requests before it.
+  virtual void queued(std::uint32_t ahead) { (void)ahead; }
   // Part of the prompt was read; `read` of `total` tokens stand in the caches now.
   virtual void progress(std::uint32_t read, std::uint32_t total) { (void)read, (void)total; }
   // Of a prompt's token (all but the first, in order), if Request::prompt_logprobs.
@@ -105,6 +120,39 @@ class Listener {
 
 using RequestId = std::uint64_t;
 
+// Most tokens guessed at a time, for any setting.
+inline constexpr std::uint32_t kMaxDrafts = 15;
+
+// Where guesses of the next tokens come from: the model's draft block (MTP), earlier places of the
+// same text, or whichever promises more.
+enum class DraftSource : std::uint8_t { mtp, lookup, both };
+std::string_view to_string(DraftSource source);
+Result<DraftSource> parse_draft_source(std::string_view text);
+
+struct DraftOptions {
+  // Guesses each round; absent: as many as measurements say are worth it, zero included.
+  std::optional<std::uint32_t> depth;
+  DraftSource source = DraftSource::both;
+  // Tokens that the draft block may guess: the usual ones (draft_vocabulary.h), or those of a file
+  // of little-endian 32-bit ids.
+  std::string vocabulary_path;
+  // For tests and measurements: tokens that take the place of the draft block's guesses, whose work
+  // is done all the same. Gets the tokens so far and how many are wanted; called by the engine's
+  // thread.
+  std::function<std::vector<TokenId>(std::span<const TokenId> tokens, std::uint32_t most)>
+      test_guesses;
+};
+
+// Conversations that were read stay for the next request that begins with them.
+struct CacheOptions {
+  std::optional<std::uint64_t>
+      ram_bytes;       // absent: a tenth of the memory that is free at the start
+  std::string folder;  // where they survive a restart; empty: nowhere
+  std::uint64_t disk_bytes = std::uint64_t{16} << 30;
+  std::uint32_t every = 16384;  // prompt tokens between checkpoints, beside those at turns
+  std::uint32_t gap = 32;       // fewest tokens that a checkpoint must save
+};
+
 struct EngineOptions {
   std::string model_path;
   std::uint32_t threads = 0;                   // 0 = usable CPUs
@@ -114,6 +162,9 @@ struct EngineOptions {
   std::uint32_t queue_limit = 256;             // requests that may wait; one more is refused
   TableOptions ngram_table;                    // how the n-gram tables are read
   Residence residence = Residence::automatic;  // of all other weights
+  DraftOptions drafts;
+  CacheOptions cache;
+  std::string trace_path;  // JSON lines of every round (docs/trace.md); empty: none
 };
 
 // Fixed while the engine lives.
@@ -130,6 +181,7 @@ struct EngineFacts {
   std::uint32_t parallel = 1;  // requests that may run at once
   std::string isa;             // of the kernels in use
   bool has_draft_block = false;
+  std::string drafts;             // in words: "auto, from mtp and lookup", "off"
   Sampling default_sampling;      // the model file's own (general.sampling.*), else built-in
   std::vector<TokenId> stop_ids;  // the model file's own
 };
@@ -145,6 +197,20 @@ struct EngineCounters {
   std::uint64_t prompt_tokens = 0;
   std::uint64_t generated_tokens = 0;
   std::vector<TableStats> ngram_tables;  // one for each layer that has one
+
+  struct Drafts {
+    std::uint64_t rounds = 0, drafted = 0, accepted = 0;
+    std::array<std::uint64_t, kMaxDrafts> drafted_at{}, accepted_at{};  // by depth, from 1
+  } drafts;
+  struct Cache {
+    std::uint64_t tokens = 0, disk_tokens = 0;  // of prompts, not read again; from the disk
+    std::uint64_t bytes = 0, limit = 0;         // in memory
+    std::uint64_t checkpoints = 0;              // that stand there
+    std::uint64_t evicted = 0;
+    std::uint64_t disk_bytes = 0, disk_limit = 0, disk_checkpoints = 0;
+    std::uint64_t disk_misses = 0;  // files that could not be used
+  } cache;
+  std::uint64_t reserved_bytes = 0;  // of running requests
 };
 
 class Engine {

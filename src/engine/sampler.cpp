@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <unordered_map>
 #include <vector>
 
 namespace strata {
@@ -113,41 +111,6 @@ TokenId sample(std::span<const float> logits, const Sampling& sampling, std::uin
   const auto index = std::min<std::ptrdiff_t>(pick - cumulative.begin(),
                                               static_cast<std::ptrdiff_t>(candidates.size()) - 1);
   return candidates[static_cast<std::size_t>(index)].id;
-}
-
-namespace {
-
-bool penalises(const Sampling& s) {
-  return s.penalty_last_n != 0 &&
-         (s.repetition_penalty != 1 || s.frequency_penalty != 0 || s.presence_penalty != 0);
-}
-
-}  // namespace
-
-bool adjusts(const Sampling& sampling, std::span<const LogitBias> biases) {
-  return !biases.empty() || penalises(sampling);
-}
-
-void adjust(std::span<float> logits, const Sampling& s, std::span<const LogitBias> biases,
-            std::span<const TokenId> prompt, std::span<const TokenId> generated) {
-  for (const LogitBias& bias : biases) {
-    float& logit = logits[static_cast<std::size_t>(bias.id)];
-    logit = bias.bias <= kBan ? -std::numeric_limits<float>::infinity() : logit + bias.bias;
-  }
-  if (!penalises(s)) return;
-  const std::size_t all = prompt.size() + generated.size();
-  const std::size_t window =
-      s.penalty_last_n < 0 ? all : std::min(all, static_cast<std::size_t>(s.penalty_last_n));
-  const std::span<const TokenId> recent = generated.last(std::min(window, generated.size()));
-  const std::span<const TokenId> before = prompt.last(window - recent.size());
-  std::unordered_map<TokenId, std::uint32_t> counts;
-  for (const TokenId id : before) ++counts[id];
-  for (const TokenId id : recent) ++counts[id];
-  for (const auto& [id, count] : counts) {
-    float& logit = logits[static_cast<std::size_t>(id)];
-    logit = logit > 0 ? logit / s.repetition_penalty : logit * s.repetition_penalty;
-    logit -= static_cast<float>(count) * s.frequency_penalty + s.presence_penalty;
-  }
 }
 
 TokenChances chances_of(std::span<const float> logits, TokenId chosen, std::uint32_t top) {

@@ -16,12 +16,6 @@ double uniform_at(std::uint64_t seed, std::uint64_t position);
 // lowest id. `position` is the position of the token that is picked. Logits must not hold NaN.
 TokenId sample(std::span<const float> logits, const Sampling& sampling, std::uint64_t position);
 
-// Whether adjust() would change anything.
-bool adjusts(const Sampling& sampling, std::span<const LogitBias> biases);
-// Biases, then penalties on what the sequence (prompt, then generated) ends with.
-void adjust(std::span<float> logits, const Sampling& sampling, std::span<const LogitBias> biases,
-            std::span<const TokenId> prompt, std::span<const TokenId> generated);
-
 // `chosen` and the `top` likeliest tokens of softmax(logits).
 TokenChances chances_of(std::span<const float> logits, TokenId chosen, std::uint32_t top);
 

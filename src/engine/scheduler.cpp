@@ -4,6 +4,15 @@
 
 namespace strata {
 
+Job* Scheduler::next_waiting() {
+  return waiting_.empty() || running_.size() >= parallel_ ? nullptr : waiting_.front().get();
+}
+
+void Scheduler::start() {
+  running_.push_back(std::move(waiting_.front()));
+  waiting_.pop_front();
+}
+
 Job* Scheduler::find(RequestId id) {
   for (const auto& job : running_)
     if (job->id == id) return job.get();
@@ -12,38 +21,66 @@ Job* Scheduler::find(RequestId id) {
   return nullptr;
 }
 
-Job* Scheduler::admit() {
-  if (waiting_.empty() || running_.size() >= parallel_) return nullptr;
-  running_.push_back(std::move(waiting_.front()));
-  waiting_.pop_front();
-  return running_.back().get();
+// Of a prompt, if the window has room for so many.
+std::uint32_t Scheduler::rows_of(const Job& job, std::uint32_t room) const {
+  if (job.request.prompt_logprobs) room = std::min(room, kScoredChunk);
+  const auto cut = std::upper_bound(job.cuts.begin(), job.cuts.end(), job.read);
+  const std::uint32_t end = cut == job.cuts.end() ? job.prompt : *cut;
+  const std::uint32_t left = end - job.read;
+  // The checkpoint before the tail is taken out of a window that begins before it.
+  const bool splits_tail = end == job.prompt && left > room && left - room <= job.tail;
+  if (splits_tail && left > job.tail + 1) room = left - job.tail - 1;
+  return std::min(room, left);
 }
 
 std::vector<Scheduler::Slice> Scheduler::next_window() {
   std::vector<Slice> window;
-  Job* prompt = nullptr;  // the first after the one that had the last turn, in cyclic order of id
-  for (const auto& job : running_) {
-    if (job->decoding()) {
-      window.push_back({job.get(), 1});
-    } else if (!prompt || (prompt->id <= last_prompt_ && job->id > last_prompt_)) {
-      prompt = job.get();
-    }
-  }
-  if (prompt) {
-    last_prompt_ = prompt->id;
-    const auto left = static_cast<std::uint32_t>(prompt->request.prompt.size()) - prompt->read;
-    const std::uint32_t most =
-        prompt->request.prompt_logprobs ? std::min(kScoredChunk, prompt_chunk_) : prompt_chunk_;
-    window.push_back({prompt, std::min(left, most)});
-  }
+  for (const auto& job : running_)
+    if (!job->loading && job->decoding()) window.push_back({job.get(), 1, true});
+  const std::size_t decoding = window.size();
+  if (window.empty() || decode_credit_ <= 0) add_prompts(window);
+  prompt_window_ = window.size() > decoding;
   return window;
 }
 
-std::uint32_t Scheduler::logit_rows(const Slice& slice) {
-  const Job& job = *slice.job;
-  if (job.decoding()) return 1;
-  if (job.request.prompt_logprobs) return slice.tokens;
-  return job.read + slice.tokens == job.request.prompt.size() ? 1 : 0;
+void Scheduler::add_prompts(std::vector<Slice>& window) {
+  std::vector<Job*> shorts;
+  Job* turn = nullptr;  // the long one after the one that had the last turn, in order of id
+  for (const auto& job : running_) {
+    if (job->loading || job->decoding()) continue;
+    if (!job->is_long) job->is_long = job->prompt - job->read > prompt_chunk_;
+    if (!*job->is_long) {
+      shorts.push_back(job.get());
+    } else if (!turn || (turn->id <= last_long_ && job->id > last_long_)) {
+      turn = job.get();
+    }
+  }
+  std::uint32_t room = prompt_chunk_;
+  const auto add = [&](Job* job) {
+    const std::uint32_t rows = rows_of(*job, room);
+    room -= rows;
+    const bool last = job->read + rows == job->prompt;
+    window.push_back({job, rows, false, last, last && rows > job->tail ? job->tail : 0});
+  };
+  if (turn && (long_turn_ || shorts.empty())) {
+    last_long_ = turn->id;
+    long_turn_ = false;
+    add(turn);
+  } else {
+    long_turn_ = turn != nullptr;
+  }
+  for (Job* job : shorts)
+    if (room > 0) add(job);
+}
+
+void Scheduler::took(double seconds) {
+  const bool somebody_decodes = std::any_of(running_.begin(), running_.end(),
+                                            [](const auto& job) { return job->decoding(); });
+  if (prompt_window_) {
+    decode_credit_ = somebody_decodes ? kDecodeShare * seconds : 0;
+  } else {
+    decode_credit_ -= seconds;
+  }
 }
 
 std::unique_ptr<Job> Scheduler::remove(RequestId id) {

@@ -24,6 +24,9 @@ class DraftVocabulary {
   // `most` tokens.
   static Result<DraftVocabulary> usual(const Network& network, std::uint32_t most = 65536);
 
+  DraftVocabulary(DraftVocabulary&&) = default;  // the head may point into what is held here
+  DraftVocabulary& operator=(DraftVocabulary&&) = default;
+
   std::size_t size() const { return head_.rows; }
   const Matrix& head() const { return head_; }
   std::int32_t id(std::size_t row) const {
@@ -32,6 +35,8 @@ class DraftVocabulary {
   std::size_t bytes() const { return rows_.size(); }  // of the copy
 
  private:
+  DraftVocabulary() = default;
+
   std::vector<std::int32_t> ids_;  // empty: all
   std::vector<std::byte> rows_;
   Matrix head_;

@@ -46,6 +46,12 @@ Status Sequence::reserve(std::uint32_t tokens) {
   return state_->reserve(tokens);
 }
 
+void Sequence::trim() {
+  history_.shrink_to_fit();
+  chain_residual_ = {};
+  state_->trim();
+}
+
 std::size_t Sequence::own_bytes() const {
   return state_->own_bytes() + history_.capacity() * sizeof history_[0] +
          (residuals_.capacity() + chain_residual_.capacity()) * sizeof(float);
@@ -66,14 +72,21 @@ Status Forward::settle(Sequence& sequence) {
   return catch_up(sequence, 1);
 }
 
-Result<Sequence> Forward::fork(Sequence& sequence) {
-  STRATA_TRY(settle(sequence));
+Result<Sequence> Forward::fork(Sequence& sequence, std::uint32_t before) {
+  if (before == 0) {
+    STRATA_TRY(settle(sequence));
+  } else {
+    STRATA_TRY(sequence.status_);
+    if (drafts_) STRATA_TRY(catch_up(sequence, before + 1, before));
+  }
   try {
     Sequence copy;
-    copy.history_ = sequence.history_;
+    copy.history_.assign(sequence.history_.begin(), sequence.history_.end() - before);
     copy.draft_cells_ = sequence.draft_cells_;
-    copy.residuals_ = sequence.residuals_;
-    STRATA_ASSIGN(copy.state_, sequence.state_->fork());
+    copy.residuals_.assign(sequence.residuals_.begin(),
+                           sequence.residuals_.end() -
+                               (drafts_ ? before * std::ptrdiff_t{network_.residual.wide()} : 0));
+    STRATA_ASSIGN(copy.state_, sequence.state_->fork(before));
     return copy;
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::exhausted, "no memory for a copy of a sequence");
@@ -96,6 +109,10 @@ Result<SavedSequence> Forward::save(Sequence& sequence) {
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::exhausted, "no memory to save a sequence");
   }
+}
+
+std::size_t Forward::saved_state_bytes() const {
+  return backend_.state_bytes() + (drafts_ ? network_.residual.wide() * sizeof(float) : 0);
 }
 
 Result<Sequence> Forward::restore(const SavedSequence& saved) {
@@ -254,10 +271,11 @@ Status Forward::draft_window(std::span<const WindowPart> parts, std::span<const 
   return {};
 }
 
-// The cells of all but the last position, if more than `allowed` positions have none.
-Status Forward::catch_up(Sequence& sequence, std::size_t allowed) {
+// The cells of all positions but the one before the last `before`, and these; if more than `allowed`
+// positions have none.
+Status Forward::catch_up(Sequence& sequence, std::size_t allowed, std::uint32_t before) {
   if (late(sequence) <= allowed) return {};
-  const std::size_t wide = network_.residual.wide(), count = late(sequence) - 1;
+  const std::size_t wide = network_.residual.wide(), count = late(sequence) - 1 - before;
   const auto after = std::span(sequence.history_).subspan(sequence.draft_cells_ + 1);
   for (std::size_t done = 0; done < count;) {
     const std::size_t rows = std::min(count - done, kDraftRows);
@@ -271,8 +289,9 @@ Status Forward::catch_up(Sequence& sequence, std::size_t allowed) {
     done += rows;
   }
   sequence.draft_cells_ += static_cast<std::uint32_t>(count);
-  sequence.residuals_.erase(sequence.residuals_.begin(),
-                            sequence.residuals_.end() - static_cast<std::ptrdiff_t>(wide));
+  sequence.residuals_.erase(
+      sequence.residuals_.begin(),
+      sequence.residuals_.begin() + static_cast<std::ptrdiff_t>(count * wide));
   sequence.residuals_.shrink_to_fit();  // it may have held a prompt's chunk
   return {};
 }

@@ -29,7 +29,7 @@ class Sequence {
 
   // See SequenceState.
   Status reserve(std::uint32_t tokens);
-  void trim() { state_->trim(); }
+  void trim();
   std::vector<SequenceState::Page> pages() const { return state_->pages(); }
   std::size_t own_bytes() const;  // memory held, all but pages
 
@@ -71,8 +71,12 @@ class Forward {
   Result<Sequence> new_sequence();
   // One that goes on from the same place by itself. The first one's pages are shared, its recurrent
   // states copied. Does for `sequence` what was put off, which changes nothing that can be seen.
-  Result<Sequence> fork(Sequence& sequence);
+  // `before`: without the last so many rows, of the last window's tentative ones.
+  Result<Sequence> fork(Sequence& sequence, std::uint32_t before = 0);
   Result<SavedSequence> save(Sequence& sequence);
+  std::size_t saved_state_bytes() const;  // SavedSequence::state, of every sequence
+  // Does what was put off, after which the sequence may be kept.
+  Status settle(Sequence& sequence);
   // `invalid_argument` when it was saved by another kind of network, `corrupt` when it is damaged.
   Result<Sequence> restore(const SavedSequence& saved);
 
@@ -121,8 +125,7 @@ class Forward {
   void feed_forward(const Block& block);
   void keep_residuals(std::span<const Rows> window);
   Status draft_window(std::span<const WindowPart> parts, std::span<const float> wide);
-  Status catch_up(Sequence& sequence, std::size_t allowed);
-  Status settle(Sequence& sequence);
+  Status catch_up(Sequence& sequence, std::size_t allowed, std::uint32_t before = 0);
   std::size_t late(const Sequence& sequence) const {  // positions without a draft cell
     return sequence.residuals_.size() / network_.residual.wide();
   }

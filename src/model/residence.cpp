@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 
+#include "base/memory.h"
 #include "base/checked.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
@@ -43,21 +44,6 @@ class HugeMemory {
   std::byte* start_;
   std::size_t bytes_;
 };
-
-// Memory that the kernel could give now without swapping.
-std::uint64_t available_memory() {
-  std::ifstream info("/proc/meminfo");
-  std::string key;
-  std::uint64_t kib = 0;
-  while (info >> key) {
-    if (key == "MemAvailable:" && info >> kib) return kib * 1024;
-    info.ignore(256, '\n');
-  }
-  const long pages = ::sysconf(_SC_PHYS_PAGES), size = ::sysconf(_SC_PAGESIZE);
-  return pages > 0 && size > 0
-             ? static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(size)
-             : 0;
-}
 
 struct Copy {
   TensorView* tensor;

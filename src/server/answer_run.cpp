@@ -65,7 +65,7 @@ void AnswerRun::stop(bool waiting_only) {
 }
 
 AnswerRun::Sight AnswerRun::sight() const {
-  return {id_, seen_prompt_, seen_read_, seen_generated_, seen_thinking_};
+  return {id_, seen_prompt_, seen_read_, seen_generated_, seen_thinking_, seen_ahead_};
 }
 
 // The executor -------------------------------------------------------------------------------

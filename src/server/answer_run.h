@@ -34,6 +34,7 @@ class AnswerRun final : public Listener, public std::enable_shared_from_this<Ans
   RequestId id() const { return id_; }
   void set_prompt(std::uint32_t tokens) { seen_prompt_ = tokens; }  // before the first event
 
+  void queued(std::uint32_t ahead) override { seen_ahead_ = ahead; }
   void progress(std::uint32_t read, std::uint32_t total) override;
   void prompt_chances(const TokenChances& chances) override;
   void chances(const TokenChances& chances) override;
@@ -49,6 +50,7 @@ class AnswerRun final : public Listener, public std::enable_shared_from_this<Ans
     RequestId id = 0;
     std::uint32_t prompt_tokens = 0, prompt_read = 0, generated = 0;
     bool thinking = false;
+    std::uint32_t ahead = 0;  // requests before it, while it waits
   };
   Sight sight() const;
   bool ended() const { return ended_; }
@@ -81,7 +83,7 @@ class AnswerRun final : public Listener, public std::enable_shared_from_this<Ans
   bool called_ = false;                       // the one call is there
   bool over_ = false;                         // the observer heard the end
   std::optional<TokenChances> next_chances_;  // the engine's thread; of the token that follows
-  std::atomic<std::uint32_t> seen_prompt_{0}, seen_read_{0}, seen_generated_{0};
+  std::atomic<std::uint32_t> seen_prompt_{0}, seen_read_{0}, seen_generated_{0}, seen_ahead_{0};
   std::atomic<bool> seen_thinking_{false}, ended_{false};
 };
 

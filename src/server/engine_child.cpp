@@ -43,6 +43,9 @@ class PipeListener final : public Listener {
  public:
   PipeListener(std::uint64_t id, Sender& sender, std::function<void()> over)
       : id_(id), sender_(sender), over_(std::move(over)) {}
+  void queued(std::uint32_t ahead) override {
+    sender_.send(std::move(WireWriter(FrameKind::queued).u64(id_).u32(ahead)));
+  }
   void progress(std::uint32_t read, std::uint32_t total) override {
     sender_.send(std::move(WireWriter(FrameKind::progress).u64(id_).u32(read).u32(total)));
   }

@@ -335,7 +335,7 @@ std::string Supervisor::take(const Frame& frame) {
     const std::lock_guard lock(mutex_);
     const auto found = pending_.find(id);
     if (found == pending_.end()) return;  // of an engine before, or finished
-    found->second.progressed = true;
+    if (frame.kind != FrameKind::queued) found->second.progressed = true;
     if (tells) found->second.told = true;
     listener = found->second.listener;
     if (ends) {
@@ -350,6 +350,13 @@ std::string Supervisor::take(const Frame& frame) {
       if (!reader.done() || read > total) return std::string(kNonsense);
       find(false, false);
       if (listener) listener->progress(read, total);
+      return {};
+    }
+    case FrameKind::queued: {
+      const std::uint32_t ahead = reader.u32();
+      if (!reader.done()) return std::string(kNonsense);
+      find(false, false);
+      if (listener) listener->queued(ahead);
       return {};
     }
     case FrameKind::prompt_chances: {

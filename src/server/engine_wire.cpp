@@ -89,7 +89,8 @@ WireWriter& WireWriter::request(const Request& value) {
   for (const LogitBias& bias : value.logit_bias) {
     u32(static_cast<std::uint32_t>(bias.id)).f32(bias.bias);
   }
-  return u32(value.logprobs.value_or(kNone)).u8(value.prompt_logprobs ? 1 : 0);
+  u32(value.logprobs.value_or(kNone)).u8(value.prompt_logprobs ? 1 : 0);
+  return u32(value.drafts.value_or(kNone)).u8(value.keep ? 1 : 0);
 }
 
 WireWriter& WireWriter::error(const Error& value) {
@@ -98,7 +99,8 @@ WireWriter& WireWriter::error(const Error& value) {
 
 WireWriter& WireWriter::completion(const Completion& value) {
   u8(static_cast<std::uint8_t>(value.reason)).error(value.error);
-  u32(value.prompt_tokens).u32(value.cached_tokens).u32(value.generated_tokens);
+  u32(value.prompt_tokens).u32(value.cached_tokens).u32(value.cached_disk_tokens);
+  u32(value.generated_tokens).u32(value.rounds).u32(value.drafted).u32(value.accepted);
   return f64(value.queue_seconds).f64(value.prompt_seconds).f64(value.decode_seconds);
 }
 
@@ -107,7 +109,7 @@ WireWriter& WireWriter::facts(const EngineFacts& value) {
   u32(value.context).u32(value.vocabulary).u32(value.layers);
   u64(value.parameters).u64(value.weight_bytes);
   u32(value.threads).u32(value.parallel).text(value.isa);
-  u8(value.has_draft_block ? 1 : 0);
+  u8(value.has_draft_block ? 1 : 0).text(value.drafts);
   put_sampling(*this, value.default_sampling);
   put_ids(*this, value.stop_ids);
   return *this;
@@ -195,6 +197,8 @@ Request WireReader::request() {
   }
   if (const std::uint32_t top = u32(); top != kNone) value.logprobs = top;
   value.prompt_logprobs = u8() != 0;
+  if (const std::uint32_t drafts = u32(); drafts != kNone) value.drafts = drafts;
+  value.keep = u8() != 0;
   return value;
 }
 
@@ -214,8 +218,10 @@ Completion WireReader::completion() {
   value.reason = failed_ ? FinishReason::error : static_cast<FinishReason>(reason);
   value.error = error();
   value.prompt_tokens = u32();
-  value.cached_tokens = u32();
-  value.generated_tokens = u32();
+  for (std::uint32_t* count :
+       {&value.cached_tokens, &value.cached_disk_tokens, &value.generated_tokens, &value.rounds,
+        &value.drafted, &value.accepted})
+    *count = u32();
   for (double* seconds : {&value.queue_seconds, &value.prompt_seconds, &value.decode_seconds}) {
     *seconds = f64();
     if (!(std::isfinite(*seconds) && *seconds >= 0)) failed_ = true;
@@ -237,6 +243,7 @@ EngineFacts WireReader::facts() {
   value.parallel = u32();
   value.isa = text();
   value.has_draft_block = u8() != 0;
+  value.drafts = text();
   value.default_sampling = get_sampling(*this);
   value.stop_ids.resize(count(4));
   for (TokenId& id : value.stop_ids) id = static_cast<TokenId>(u32());

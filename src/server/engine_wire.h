@@ -36,6 +36,7 @@ enum class FrameKind : std::uint8_t {
   prompt_chances = 21,  // u64 id, chances
   token = 22,           // u64 id, i32 token, u8 whether chances follow, chances
   finished = 23,        // u64 id, completion
+  queued = 24,          // u64 id, u32 requests before it
 };
 
 struct Frame {

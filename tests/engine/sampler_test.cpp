@@ -9,6 +9,8 @@
 #include <random>
 #include <vector>
 
+#include "engine/sampling_chain.h"
+
 namespace strata {
 namespace {
 
@@ -105,37 +107,42 @@ TEST(Sampler, TiesAtTheCutGoToTheLowestIds) {
 }
 
 // Each expected number is written out from the definition in engine.h.
-TEST(Adjust, PenaltiesAndBiasesByHand) {
-  const std::vector<TokenId> prompt{0, 1, 1};
-  const std::vector<TokenId> generated{2, 1};
+TEST(SamplingChain, PenaltiesAndBiasesByHand) {
+  const std::vector<TokenId> history{0, 1, 1, 2, 1};
   Sampling s;
   s.repetition_penalty = 2;
   s.frequency_penalty = 0.5f;
   s.presence_penalty = 0.25f;
   std::vector<float> logits{4, 3, -1, 7};
-  adjust(logits, s, {}, prompt, generated);
+  penalty_hook(s)->apply(logits, history);
   EXPECT_THAT(logits, testing::ElementsAre(2 - 0.75f, 1.5f - 1.75f, -2 - 0.75f, 7));
 
   s.penalty_last_n = 3;  // 1 2 1
   logits = {4, 3, -1, 7};
-  adjust(logits, s, {}, prompt, generated);
+  penalty_hook(s)->apply(logits, history);
   EXPECT_THAT(logits, testing::ElementsAre(4, 1.5f - 1.25f, -2 - 0.75f, 7));
 
-  s.penalty_last_n = 0;
-  EXPECT_FALSE(adjusts(s, {}));
   logits = {4, 3, -1, 7};
-  adjust(logits, s, std::vector<LogitBias>{{3, -100}, {0, 1.5f}}, prompt, generated);
+  bias_hook({{3, -100}, {0, 1.5f}})->apply(logits, history);
   EXPECT_THAT(logits, testing::ElementsAre(5.5f, 3, -1, -std::numeric_limits<float>::infinity()));
-  EXPECT_EQ(sample(logits, {}, 0), 0);
+
+  // Biases come first: what is divided is the biased logit.
+  Request request;
+  request.sampling.repetition_penalty = 2;
+  request.logit_bias = {{1, 8}};  // 3 + 8, then halved: less than 7
+  logits = {4, 3, -1, 7};
+  EXPECT_EQ(SamplingChain(request).pick(logits, history), 3);
+  EXPECT_EQ(SamplingChain(request).pick(logits, {}), 1);
+  EXPECT_EQ(SamplingChain().pick(logits, history), 3);
 }
 
-TEST(Adjust, WindowsLongerThanTheSequenceAreTheWholeSequence) {
+TEST(SamplingChain, WindowsLongerThanTheSequenceAreTheWholeSequence) {
   Sampling s;
   s.presence_penalty = 1;
   for (const std::int32_t window : {-1, 100}) {
     s.penalty_last_n = window;
     std::vector<float> logits{1, 1, 1};
-    adjust(logits, s, {}, std::vector<TokenId>{0}, std::vector<TokenId>{2});
+    penalty_hook(s)->apply(logits, std::vector<TokenId>{0, 2});
     EXPECT_THAT(logits, testing::ElementsAre(0, 1, 0));
   }
 }

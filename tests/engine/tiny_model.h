@@ -51,6 +51,12 @@ inline std::unique_ptr<Converted> tiny_model() {
   return convert({golden_dir() + "/tiny-a"}, {}, {}, {{"tokenizer.json", byte_tokenizer_json()}});
 }
 
+// With its draft (MTP) block.
+inline std::unique_ptr<Converted> tiny_draft_model() {
+  return convert({golden_dir() + "/tiny-a", golden_dir() + "/tiny-a-mtp"}, {}, {},
+                 {{"tokenizer.json", byte_tokenizer_json()}});
+}
+
 // Collects a request's events and waits for its end.
 class Collector final : public Listener {
  public:

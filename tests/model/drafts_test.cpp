@@ -196,6 +196,27 @@ TEST_P(Drafts, AForkAndItsOriginGoOnAlone) {
   EXPECT_TRUE(equal(read_ids(*trunk, from, ids_.size()), expected(from, ids_.size())));
 }
 
+// A copy as it was before the last rows of the window that was just read.
+TEST_P(Drafts, AForkFromBeforeTheTentativeRows) {
+  for (std::uint32_t before = 1; before <= kMaxTentative; before += 2) {
+    for (std::size_t cut = 1; cut + before < ids_.size(); cut += 13) {
+      auto sequence = forward_->new_sequence();
+      const auto tokens = std::span(ids_).first(cut + before);
+      ASSERT_TRUE(equal(read(*sequence, tokens, before), expected(0, cut + before)));
+      auto fork = forward_->fork(*sequence, before);
+      ASSERT_TRUE(fork) << fork.error().message;
+      ASSERT_EQ(fork->tokens(), cut);
+      auto straight = forward_->new_sequence();
+      read_ids(*straight, 0, cut);
+      const auto a = chain(*fork, ids_[cut], 2), b = chain(*straight, ids_[cut], 2);
+      ASSERT_TRUE(equal(a[0], b[0]) && equal(a[1], b[1])) << cut << " before " << before;
+      ASSERT_TRUE(equal(read_ids(*fork, cut, ids_.size()), expected(cut, ids_.size())));
+      ASSERT_TRUE(equal(read_ids(*sequence, cut + before, ids_.size()),
+                        expected(cut + before, ids_.size())));
+    }
+  }
+}
+
 TEST_P(Drafts, SavedAtEveryPositionAndRestored) {
   auto sequence = forward_->new_sequence();
   auto straight = forward_->new_sequence();

@@ -135,8 +135,10 @@ std::size_t CpuSequence::own_bytes() const {
   return floats * sizeof(float);
 }
 
-Result<std::unique_ptr<SequenceState>> CpuSequence::fork() const {
-  if (waiting_ > 0) return fail(ErrorCode::internal, "a state is copied before it is settled");
+Result<std::unique_ptr<SequenceState>> CpuSequence::fork(std::uint32_t before) const {
+  if (waiting_ != before)
+    return fail(ErrorCode::internal, "a state with {} rows to settle is copied without {}",
+                waiting_, before);
   try {
     auto copy = std::make_unique<CpuSequence>(shape_, layout_);
     for (std::size_t l = 0; l < layers_.size(); ++l) {
@@ -147,8 +149,8 @@ Result<std::unique_ptr<SequenceState>> CpuSequence::fork() const {
       to.raw_index_keys = from.raw_index_keys;
       to.ngram = from.ngram;
     }
-    copy->tokens_ = tokens_;
-    copy->cells_.take(pages());
+    copy->tokens_ = tokens_ - before;
+    copy->cells_.take(cells_.pages(copy->tokens_));
     return copy;
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::exhausted, "no memory for a copy of a sequence's state ({} MiB)",
@@ -168,6 +170,12 @@ Status CpuSequence::reserve(std::uint32_t tokens) {
               "parallel requests",
               tokens,
               (std::size_t{tokens} / kPageTokens + 1) * layout_.floats * sizeof(float) >> 20);
+}
+
+void CpuSequence::trim() {
+  cells_.trim(tokens_);
+  if (waiting_ > 0) return;
+  for (LayerState& layer : layers_) layer.waiting = {};
 }
 
 Status CpuSequence::prepare(const WindowPart& part) {

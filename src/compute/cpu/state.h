@@ -112,10 +112,10 @@ class CpuSequence final : public SequenceState {
  public:
   CpuSequence(const NetworkShape& shape, const PageLayout& layout);
   std::uint32_t tokens() const override { return tokens_; }
-  Result<std::unique_ptr<SequenceState>> fork() const override;
+  Result<std::unique_ptr<SequenceState>> fork(std::uint32_t before) const override;
   void take_back(std::uint32_t rows) override;
   Status reserve(std::uint32_t tokens) override;
-  void trim() override { cells_.trim(tokens_); }
+  void trim() override;
   std::size_t own_bytes() const override;
   std::vector<Page> pages() const override { return cells_.pages(tokens_); }
   Bytes save() const override;

@@ -1,0 +1,11 @@
+// The memory a process may have: of the machine, and of the control group it runs in.
+#pragma once
+
+#include <cstdint>
+
+namespace strata {
+
+// Bytes that could be taken now without swapping or being killed.
+std::uint64_t available_memory();
+
+}  // namespace strata

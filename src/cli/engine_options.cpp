@@ -1,0 +1,131 @@
+#include "cli/engine_options.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+
+#include "base/sizes.h"
+
+namespace strata {
+namespace {
+
+// An option whose text `set` understands or refuses with a sentence.
+template <class Set>
+void add_text(CLI::App& command, const char* flag, const Set& set, const char* help) {
+  command.add_option_function<std::string>(
+      flag,
+      [flag, set](const std::string& text) {
+        if (const Status status = set(text); !status)
+          throw CLI::ValidationError(flag, status.error().message);
+      },
+      help);
+}
+
+}  // namespace
+
+void add_table_options(CLI::App& command, TableOptions& options) {
+  constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+  command
+      .add_option_function<std::string>(
+          "--ngram-table",
+          [&options](const std::string& name) { options.mode = table_mode_named(name).value(); },
+          "How the n-gram table is read: auto (mmap if it fits the cache, else direct), direct "
+          "(past "
+          "the page cache), threads, mmap, resident (all of it in memory)")
+      ->check(CLI::Validator(
+          [](const std::string& name) {
+            const auto mode = table_mode_named(name);
+            return mode ? std::string() : mode.error().message;
+          },
+          ""));
+  command
+      .add_option_function<std::uint64_t>(
+          "--ngram-cache",
+          [&options, kMiB](const std::uint64_t& mib) { options.cache_bytes = mib * kMiB; },
+          "MiB for rows of the table that were read (default 128)")
+      ->check(CLI::Range(std::uint64_t{0}, kMaxTableCache / kMiB));
+  command
+      .add_option("--ngram-depth", options.queue_depth,
+                  "Reads of the table under way at the same time (default 64)")
+      ->check(CLI::Range(1u, kMaxReadDepth));
+  command
+      .add_option("--ngram-keep-alive", options.keep_alive_ms,
+                  "Milliseconds after which a silent disk is read from so that it does not fall "
+                  "asleep, 0 for never (default 0)")
+      ->check(CLI::Range(0, 3'600'000));
+}
+
+void add_weights_option(CLI::App& command, Residence& residence) {
+  command
+      .add_option_function<std::string>(
+          "--weights",
+          [&residence](const std::string& name) { residence = residence_from(name).value(); },
+          "Where they lie: in memory (ram), in the mapped file (map), or in memory if there is "
+          "room "
+          "(auto, the default)")
+      ->check(CLI::IsMember({"auto", "ram", "map"}));
+}
+
+Status set_drafts(DraftOptions& options, std::string_view text) {
+  std::uint32_t depth = 0;
+  if (text == "auto") {
+    options.depth.reset();
+    return {};
+  }
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), depth);
+  const bool number = error == std::errc() && end == text.data() + text.size();
+  if (text != "off" && (!number || depth > kMaxDrafts)) {
+    return fail(ErrorCode::invalid_argument, "drafts '{}'; it must be auto, off or 1 to {}", text,
+                kMaxDrafts);
+  }
+  options.depth = depth;
+  return {};
+}
+
+Status set_cache_ram(CacheOptions& options, std::string_view text) {
+  if (text == "auto") {
+    options.ram_bytes.reset();
+    return {};
+  }
+  STRATA_ASSIGN(options.ram_bytes, parse_size(text));
+  return {};
+}
+
+void add_engine_options(CLI::App& command, EngineOptions& options) {
+  command.add_option("--ctx", options.context,
+                     "Tokens that a conversation may hold (default: the model's own)");
+  command.add_option("--threads", options.threads, "Threads (default: usable CPUs)");
+  add_weights_option(command, options.residence);
+  add_table_options(command, options.ngram_table);
+  DraftOptions& drafts = options.drafts;
+  add_text(
+      command, "--drafts", [&drafts](const std::string& text) { return set_drafts(drafts, text); },
+      "Tokens guessed each round: auto (as many as pay, the default), off, or 1 to 15");
+  add_text(
+      command, "--draft-source",
+      [&drafts](const std::string& text) -> Status {
+        STRATA_ASSIGN(drafts.source, parse_draft_source(text));
+        return {};
+      },
+      "Where guesses come from: mtp (the model's draft block), lookup (earlier places of the "
+      "text), both (the default)");
+  command.add_option("--draft-vocabulary", drafts.vocabulary_path,
+                     "File of 32-bit ids of the tokens that the draft block may guess");
+  CacheOptions& cache = options.cache;
+  add_text(
+      command, "--cache-ram",
+      [&cache](const std::string& text) { return set_cache_ram(cache, text); },
+      "Memory for conversations to go on from: a size, 0 for none, auto (a tenth of what is free, "
+      "the default)");
+  command.add_option("--cache-dir", cache.folder,
+                     "Folder where they survive a restart (default: nowhere)");
+  add_text(
+      command, "--cache-disk",
+      [&cache](const std::string& text) -> Status {
+        STRATA_ASSIGN(cache.disk_bytes, parse_size(text));
+        return {};
+      },
+      "Most that they take there (default 16G)");
+  command.add_option("--trace", options.trace_path, "Write what every round did, as JSON lines");
+}
+
+}  // namespace strata

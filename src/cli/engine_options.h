@@ -1,0 +1,29 @@
+// Options of the subcommands that run a model.
+#pragma once
+
+#include "engine/engine.h"
+#include "model/residence.h"
+#include "ple/open_table.h"
+
+namespace CLI {
+class App;
+}
+
+namespace strata {
+
+// --ngram-table, --ngram-cache, --ngram-depth, --ngram-keep-alive
+void add_table_options(CLI::App& command, TableOptions& options);
+
+// --weights
+void add_weights_option(CLI::App& command, Residence& residence);
+
+// --ctx, --threads, --drafts, --draft-source, --draft-vocabulary, --cache-ram, --cache-dir,
+// --cache-disk, --trace, and the ones above
+void add_engine_options(CLI::App& command, EngineOptions& options);
+
+// "auto", "off" or a number of tokens.
+Status set_drafts(DraftOptions& options, std::string_view text);
+// "auto" or a size.
+Status set_cache_ram(CacheOptions& options, std::string_view text);
+
+}  // namespace strata

@@ -1,0 +1,83 @@
+// Conversations that were read, in memory: checkpoints (copies of sequences at some positions) from
+// which a later request goes on if its prompt begins with exactly their tokens. Tokens are
+// compared, always; nothing is concluded from a hash. Checkpoints of the same beginnings share
+// pages.
+//
+// Bounded in bytes and in number. What is of least use per byte goes first: tokens that would have
+// to be read again, less with every checkpoint used since, and less where a longer one goes on.
+//
+// Internal to the engine; belongs to its thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/engine.h"
+#include "model/forward.h"
+
+namespace strata {
+
+class ConversationStore {
+ public:
+  static constexpr std::size_t kMostCheckpoints = 256;
+
+  ConversationStore(std::uint64_t limit_bytes, std::size_t page_bytes)
+      : limit_(limit_bytes), page_bytes_(page_bytes) {}
+
+  // Tokens of the longest checkpoint that leaves at least one token of the prompt to read; 0: none.
+  std::uint32_t longest(std::span<const TokenId> prompt) const;
+  // A sequence that goes on from it; it counts as used.
+  Result<Sequence> start(Forward& forward, std::span<const TokenId> prompt);
+
+  // Takes a settled sequence in (a fork, or one that has ended). One of the same tokens stays
+  // instead. `saved`: the disk has it.
+  void keep(Sequence sequence, bool saved);
+  // Before a checkpoint that the disk does not have goes. Not called for those of one beginning
+  // with more tokens.
+  void on_evict(std::function<void(Sequence&)> save) { save_ = std::move(save); }
+
+  // Drops the least useful ones until at least `bytes` are free; what it could free.
+  std::uint64_t free(std::uint64_t bytes);
+  // Calls save() for the checkpoints that nothing goes on from and the disk does not have; at most
+  // `most`. False when there was none.
+  bool save_some(std::size_t most);
+  // Drops those whose tokens begin with these; how many.
+  std::size_t forget(std::span<const TokenId> beginning);
+
+  std::uint64_t bytes() const { return bytes_; }
+  std::uint64_t limit() const { return limit_; }
+  std::size_t checkpoints() const { return all_.size(); }
+  std::uint64_t evicted() const { return evicted_; }
+
+ private:
+  struct Checkpoint {
+    Sequence sequence;
+    std::vector<SequenceState::Page> pages;
+    std::uint64_t used = 0;        // the clock when it was used last
+    Checkpoint* parent = nullptr;  // the longest one that it begins with
+    std::uint32_t children = 0;
+    bool saved = false;
+
+    std::span<const TokenId> tokens() const { return sequence.history(); }
+  };
+  Checkpoint* find(std::span<const TokenId> prompt) const;
+  void link(Checkpoint& added);
+  std::uint64_t own_bytes(const Checkpoint& checkpoint) const;
+  double use(const Checkpoint& checkpoint) const;
+  Checkpoint* least_useful() const;
+  void evict(Checkpoint& checkpoint);
+  void remove(Checkpoint& checkpoint);
+
+  std::uint64_t limit_;
+  std::size_t page_bytes_;
+  std::vector<std::unique_ptr<Checkpoint>> all_;
+  std::unordered_map<const std::byte*, std::uint32_t> pages_;  // how many checkpoints have it
+  std::uint64_t bytes_ = 0, clock_ = 0, evicted_ = 0;
+  std::function<void(Sequence&)> save_;
+};
+
+}  // namespace strata

@@ -1,0 +1,58 @@
+// A request on its way through the engine. Internal to the engine.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/conversation_files.h"
+#include "engine/draft_policy.h"
+#include "engine/engine.h"
+#include "engine/lookup.h"
+#include "engine/sampling_chain.h"
+#include "model/forward.h"
+
+namespace strata {
+
+// Tokens guessed for one round.
+struct Guesses {
+  std::vector<TokenId> tokens;
+  std::vector<GuessKind> kinds;  // of each
+  bool trial = false;            // although it does not seem to pay
+  double seconds = 0;            // the guessing took, for all sequences of the round
+};
+
+struct Job {
+  RequestId id = 0;
+  Request request;  // without its prompt
+  std::shared_ptr<Listener> listener;
+  std::uint32_t limit = 0;  // tokens it may generate
+  std::vector<TokenId>
+      tokens;                // the prompt, then all that was picked; the last one is not read yet
+  std::uint32_t prompt = 0;  // of them
+
+  std::uint32_t read = 0;            // tokens that stand in the caches
+  std::optional<Sequence> sequence;  // once it runs
+  std::unique_ptr<ConversationLoad> load;
+  bool loading = false;             // it waits for the disk
+  std::uint32_t reserved = 0;       // tokens that it has memory for
+  std::vector<std::uint32_t> cuts;  // positions where a prompt's window ends, ascending
+  std::uint32_t tail = 0;           // last rows of the prompt, before which a checkpoint is taken
+  std::optional<bool> is_long;      // more than a chunk of its prompt was to be read at first
+  SamplingChain chain;
+
+  DepthChances chances{};
+  Lookup lookup;
+  Guesses guesses;
+  std::vector<TokenId> window;  // rows of this round: the next token, then the guesses
+
+  Completion completion;
+  double submitted = 0, admitted = 0, decoding_since = 0;  // seconds
+  std::uint32_t ahead = UINT32_MAX;                        // last reported by Listener::queued
+  bool cancelled = false;
+
+  bool decoding() const { return read >= prompt; }
+  std::uint32_t generated() const { return static_cast<std::uint32_t>(tokens.size()) - prompt; }
+};
+
+}  // namespace strata

@@ -1,0 +1,572 @@
+#include "engine/local_engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "engine/checkpoints.h"
+#include "engine/sampler.h"
+
+namespace strata {
+namespace {
+
+// Memory that requests leave to the rest of the machine.
+constexpr std::uint64_t kMemoryFloor = std::uint64_t{128} << 20;
+// The engine does nothing for so long before it writes conversations to the disk.
+constexpr std::chrono::seconds kIdle{2};
+
+// Of everything that changes a bit of what a sequence holds, but for the shape, which the states
+// know themselves.
+std::uint64_t identity_of(const Network& network, const Backend& backend, bool drafts) {
+  constexpr std::uint64_t kArithmetic = 1;  // counts up when kernels give other bits
+  constexpr std::size_t kSample = 4096;
+  std::vector<std::uint64_t> parts = {kArithmetic, drafts, backend.page_bytes(),
+                                      network.weight_bytes};
+  for (const TensorView& t : network.file->tensors) {
+    parts.push_back(hash64(std::as_bytes(std::span(t.name))));
+    parts.push_back(static_cast<std::uint64_t>(t.type));
+    parts.push_back(hash64(t.data.first(std::min(kSample, t.data.size()))));
+    parts.push_back(hash64(t.data.last(std::min(kSample, t.data.size()))));
+  }
+  return hash64(std::as_bytes(std::span(parts)));
+}
+
+}  // namespace
+
+// A window and what became of it.
+struct LocalEngine::Round {
+  std::vector<Slice> slices;
+  std::uint32_t rows = 0, prompt_rows = 0, sequences = 0;  // sequences that decode
+  std::uint32_t tokens = 0;                                // that it gave
+  bool trial = false;
+  double start = 0, guessed = 0, computed = 0, end = 0;
+};
+
+Status check_model_file() {
+  const auto lost = lost_file();
+  if (!lost) return {};
+  return fail(ErrorCode::unavailable,
+              "'{}' cannot be read any more: it became shorter while it was in use, or its device "
+              "failed; restore the file and start the program again",
+              *lost);
+}
+
+LocalEngine::LocalEngine(Parts parts, EngineFacts facts, const EngineOptions& options)
+    : parts_(std::move(parts)),
+      forward_(parts_.network, *parts_.backend, parts_.drafts ? &*parts_.drafts : nullptr),
+      options_(options),
+      facts_(std::move(facts)),
+      turn_(parts_.tokenizer.special("<|im_start|>")),
+      drafter_(forward_, options.drafts),
+      conversations_(std::make_unique<Conversations>(
+          forward_, *parts_.backend, options.cache,
+          identity_of(parts_.network, *parts_.backend, parts_.drafts.has_value()))),
+      scheduler_(options.parallel, options.prompt_chunk),
+      worker_([this] { work(); }) {}
+
+LocalEngine::~LocalEngine() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  worker_.join();
+}
+
+// --- from any thread ----------------------------------------------------------------------------
+
+Result<RequestId> LocalEngine::submit(Request request, std::shared_ptr<Listener> listener) {
+  if (!listener) return fail(ErrorCode::invalid_argument, "a request needs a listener");
+  STRATA_TRY(check_model_file());
+  STRATA_TRY(check_request(request, facts_));
+  const auto prompt = static_cast<std::uint32_t>(request.prompt.size());
+  auto job = std::make_unique<Job>();
+  job->limit = request.max_tokens > 0 ? request.max_tokens : facts_.context - prompt;
+  job->prompt = job->completion.prompt_tokens = prompt;
+  job->tokens = std::move(request.prompt);
+  job->chain = SamplingChain(request);
+  job->request = std::move(request);
+  job->listener = std::move(listener);
+  job->submitted = monotonic_seconds();
+  RequestId id = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return fail(ErrorCode::unavailable, "the engine is stopping");
+    if (scheduler_.waiting().size() >= options_.queue_limit) {
+      return fail(ErrorCode::exhausted, "{} requests wait already (queue limit); try again later",
+                  scheduler_.waiting().size());
+    }
+    id = job->id = ++last_id_;
+    scheduler_.add(std::move(job));
+  }
+  wake_.notify_all();
+  return id;
+}
+
+void LocalEngine::cancel(RequestId id) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (Job* job = scheduler_.find(id)) job->cancelled = true;
+  }
+  wake_.notify_all();
+}
+
+EngineCounters LocalEngine::counters() const {
+  const std::lock_guard lock(mutex_);
+  EngineCounters counters = counters_;
+  counters.running = static_cast<std::uint32_t>(scheduler_.running().size());
+  counters.waiting = static_cast<std::uint32_t>(scheduler_.waiting().size());
+  for (const Block& block : parts_.network.blocks)
+    if (block.ngram) counters.ngram_tables.push_back(block.ngram_table->stats());
+  return counters;
+}
+
+// --- the worker ---------------------------------------------------------------------------------
+
+void LocalEngine::work() {
+  Lock lock(mutex_);
+  while (true) {
+    rest(lock);
+    if (stopping_) break;
+    drop_cancelled(lock);
+    collect_loads(lock);
+    start_waiting(lock);
+    report_queue(lock);
+    run_round(lock);
+  }
+  for (auto& job : scheduler_.remove_all()) {
+    job->completion.reason = FinishReason::cancelled;
+    lock.unlock();
+    job->load.reset();
+    job->listener->finished(job->completion);
+    job.reset();
+    lock.lock();
+  }
+  lock.unlock();
+  conversations_.reset();  // writes what the disk does not have
+}
+
+// Until there is something to do. Nothing at all for a while: time to write.
+void LocalEngine::rest(Lock& lock) {
+  const auto is_cancelled = [](const auto& job) { return job->cancelled; };
+  const auto needed = [&] {
+    const auto& running = scheduler_.running();
+    const auto& waiting = scheduler_.waiting();
+    return stopping_ || loaded_ || (!blocked_ && scheduler_.next_waiting()) ||
+           std::any_of(running.begin(), running.end(),
+                       [](const auto& job) { return !job->loading || job->cancelled; }) ||
+           std::any_of(waiting.begin(), waiting.end(), is_cancelled);
+  };
+  while (!wake_.wait_for(lock, kIdle, needed)) {
+    lock.unlock();
+    if (parts_.trace) parts_.trace->flush();
+    const bool more = conversations_->save_some();
+    lock.lock();
+    update_counters();
+    if (more) continue;
+    wake_.wait(lock, needed);
+    break;
+  }
+}
+
+// What the worker has counted, for others to see.
+void LocalEngine::update_counters() {
+  EngineCounters::Cache cache = conversations_->counters();
+  cache.tokens = counters_.cache.tokens;
+  cache.disk_tokens = counters_.cache.disk_tokens;
+  counters_.cache = cache;
+  counters_.drafts = drafts_;
+  counters_.reserved_bytes = promised_bytes();
+}
+
+void LocalEngine::drop_cancelled(Lock& lock) {
+  for (const RequestId id : scheduler_.cancelled()) finish(lock, id, FinishReason::cancelled);
+}
+
+void LocalEngine::start_waiting(Lock& lock) {
+  while (Job* job = blocked_ ? nullptr : scheduler_.next_waiting()) {
+    lock.unlock();
+    // What the disk has is asked for before the request starts; the others go on meanwhile.
+    const auto prompt = std::span<const TokenId>(job->tokens).first(job->prompt);
+    std::unique_ptr<ConversationLoad> load;
+    if (!job->request.prompt_logprobs) {
+      load = conversations_->load(prompt, [this] {
+        {
+          const std::lock_guard inner(mutex_);
+          loaded_ = true;
+        }
+        wake_.notify_all();
+      });
+    }
+    lock.lock();
+    job->admitted = monotonic_seconds();
+    job->completion.queue_seconds = job->admitted - job->submitted;
+    if (load) {
+      job->load = std::move(load);
+      job->loading = true;
+      scheduler_.start();
+      if (job->load->ready()) loaded_ = true;
+      continue;
+    }
+    lock.unlock();
+    const Status status = begin(*job);
+    lock.lock();
+    if (status) {
+      scheduler_.start();
+    } else if (status.error().code == ErrorCode::unavailable) {
+      blocked_ = true;  // until one of the others has ended
+    } else {
+      finish(lock, job->id, FinishReason::error, status.error());
+    }
+  }
+}
+
+// What the disk gave: those requests start now.
+void LocalEngine::collect_loads(Lock& lock) {
+  loaded_ = false;
+  std::vector<Job*> ready;
+  for (const auto& job : scheduler_.running())
+    if (job->loading && job->load->ready()) ready.push_back(job.get());
+  for (Job* job : ready) {
+    lock.unlock();
+    const Status status = begin(*job);
+    const bool later = !status && status.error().code == ErrorCode::unavailable;
+    if (!later) job->load.reset();
+    lock.lock();
+    job->loading = later;
+    if (!status && !later) finish(lock, job->id, FinishReason::error, status.error());
+  }
+}
+
+void LocalEngine::report_queue(Lock& lock) {
+  std::vector<std::pair<std::shared_ptr<Listener>, std::uint32_t>> moved;
+  std::uint32_t ahead = 0;
+  for (const auto& job : scheduler_.waiting()) {
+    if (job->ahead != ahead) moved.emplace_back(job->listener, job->ahead = ahead);
+    ++ahead;
+  }
+  if (moved.empty()) return;
+  lock.unlock();
+  for (const auto& [listener, place] : moved) listener->queued(place);
+  lock.lock();
+}
+
+// A sequence for the job, with memory for all that it may become. `unavailable`: others must end
+// first.
+Status LocalEngine::begin(Job& job) {
+  const auto prompt = std::span<const TokenId>(job.tokens).first(job.prompt);
+  const bool fresh = job.request.prompt_logprobs;  // the logits of every token are wanted
+  const std::uint32_t had = fresh      ? 0
+                            : job.load ? job.load->tokens()
+                                       : conversations_->cached(prompt);
+  STRATA_TRY(find_room(job, had));
+  Conversations::Start start;
+  if (fresh) {
+    STRATA_ASSIGN(start.sequence, forward_.new_sequence());
+  } else {
+    STRATA_ASSIGN(start, conversations_->start(prompt, job.load.get()));
+  }
+  STRATA_TRY(start.sequence.reserve(job.prompt + job.limit));
+  job.reserved = job.prompt + job.limit;
+  if (job.request.keep) {
+    CheckpointPlan plan = plan_checkpoints(prompt, start.cached, turn_, options_.cache);
+    job.cuts = std::move(plan.cuts);
+    job.tail = plan.tail;
+  }
+  job.completion.cached_tokens = start.cached;
+  job.completion.cached_disk_tokens = start.from_disk;
+  job.sequence = std::move(start.sequence);
+  job.read = start.cached;
+  if (start.cached > 0) job.listener->progress(start.cached, job.prompt);
+  return {};
+}
+
+// Bytes of pages that running requests have been promised and not written yet.
+std::uint64_t LocalEngine::promised_bytes() const {
+  std::uint64_t tokens = 0;
+  for (const auto& job : scheduler_.running())
+    if (job->sequence) tokens += job->reserved - std::min(job->reserved, job->read);
+  return tokens / parts_.backend->page_tokens() * parts_.backend->page_bytes();
+}
+
+// Memory for a job, of whose tokens `had` stand in pages already.
+Status LocalEngine::find_room(const Job& job, std::uint32_t had) {
+  const std::uint32_t page_tokens = parts_.backend->page_tokens();
+  const std::uint64_t pages = (job.prompt + job.limit) / page_tokens + 1 - had / page_tokens;
+  const std::uint64_t needed = pages * parts_.backend->page_bytes() + forward_.saved_state_bytes();
+  const auto room = [&] {
+    const std::uint64_t free = available_memory(), taken = promised_bytes() + kMemoryFloor;
+    return free - std::min(free, taken);
+  };
+  std::uint64_t free = room();
+  if (free < needed && conversations_->free(needed - free) > 0) free = room();
+  if (free >= needed) return {};
+  const auto& running = scheduler_.running();
+  if (std::any_of(running.begin(), running.end(),
+                  [](const auto& r) { return r->sequence.has_value(); }))
+    return fail(ErrorCode::unavailable, "no memory until others end");
+  return fail(ErrorCode::exhausted,
+              "{} tokens of prompt and answer need {} MiB of memory and {} are free; ask for fewer "
+              "tokens, or start with a smaller --ctx",
+              job.prompt + job.limit, needed >> 20, free >> 20);
+}
+
+// --- a round ------------------------------------------------------------------------------------
+
+// One window: compute with the mutex open, then hand out what it gave.
+void LocalEngine::run_round(Lock& lock) {
+  Round round;
+  round.slices = scheduler_.next_window();
+  if (round.slices.empty()) return;
+  lock.unlock();
+  round.start = monotonic_seconds();
+  guess(round);
+  round.guessed = monotonic_seconds();
+  Status status = read_window(round);
+  round.computed = monotonic_seconds();
+  lock.lock();
+  std::size_t row = 0;
+  for (const Slice& slice : round.slices) {
+    Job& job = *slice.job;
+    const std::size_t rows = rows_wanted(slice);
+    const auto logits = std::span<const float>(logits_).subspan(
+        row * facts_.vocabulary, status ? rows * facts_.vocabulary : 0);
+    row += rows;
+    const Status& own = job.sequence->status();
+    if (!own || !status) {
+      finish(lock, job.id, FinishReason::error, own ? status.error() : own.error());
+      continue;
+    }
+    if (job.cancelled) continue;  // dropped before the next window
+    lock.unlock();
+    const bool more = advance(slice, logits, round);
+    lock.lock();
+    if (!more) finish(lock, job.id, job.completion.reason, job.completion.error);
+  }
+  round.end = monotonic_seconds();
+  scheduler_.took(round.end - round.start);
+  measure(round);
+  update_counters();
+}
+
+void LocalEngine::measure(const Round& round) {
+  if (round.prompt_rows == 0 && round.sequences > 0) {
+    drafter_.round_took(round.rows, round.computed - round.guessed, round.sequences, round.tokens,
+                        round.end - round.start, round.trial);
+  }
+  if (!parts_.trace) return;
+  parts_.trace->round({++rounds_, round.rows, round.prompt_rows, round.guessed - round.start,
+                       round.computed - round.guessed, round.end - round.computed});
+}
+
+void LocalEngine::guess(Round& round) {
+  std::vector<Job*> decoding;
+  for (const Slice& slice : round.slices) {
+    if (!slice.decodes) continue;
+    slice.job->guesses = {};
+    decoding.push_back(slice.job);
+  }
+  round.sequences = static_cast<std::uint32_t>(decoding.size());
+  if (drafter_.may_draft() && !decoding.empty()) drafter_.guess(decoding);
+  for (Job* job : decoding) {
+    round.trial = round.trial || job->guesses.trial;
+    job->window.assign(1, job->tokens.back());
+    job->window.insert(job->window.end(), job->guesses.tokens.begin(), job->guesses.tokens.end());
+  }
+}
+
+// Rows of the slice whose logits are wanted; they are its last ones.
+std::size_t LocalEngine::rows_wanted(const Slice& slice) {
+  const Job& job = *slice.job;
+  if (slice.decodes) return job.window.size();
+  if (job.request.prompt_logprobs) return slice.tokens;
+  return slice.ends_prompt ? 1 : 0;
+}
+
+Status LocalEngine::read_window(Round& round) {
+  std::vector<Forward::Rows> rows;
+  logit_rows_.clear();
+  for (const Slice& slice : round.slices) {
+    Job& job = *slice.job;
+    if (slice.decodes) {
+      rows.push_back(
+          {&*job.sequence, job.window, static_cast<std::uint32_t>(job.guesses.tokens.size())});
+    } else {
+      const auto tokens = std::span<const TokenId>(job.tokens).subspan(job.read, slice.tokens);
+      prefetch_chunk(job, slice.tokens);
+      rows.push_back({&*job.sequence, tokens, slice.tail});
+      round.prompt_rows += slice.tokens;
+    }
+    round.rows += static_cast<std::uint32_t>(rows.back().tokens.size());
+    for (auto left = static_cast<std::uint32_t>(rows_wanted(slice)); left > 0; --left)
+      logit_rows_.push_back(round.rows - left);
+  }
+  logits_.resize(logit_rows_.size() * facts_.vocabulary);
+  STRATA_TRY(forward_.read(rows, logit_rows_, logits_));
+  return check_model_file();
+}
+
+// The disk reads for the chunk of a prompt that follows the one now computed.
+void LocalEngine::prefetch_chunk(const Job& job, std::uint32_t tokens) {
+  const auto rest = std::span<const TokenId>(job.tokens).subspan(job.read);
+  const std::size_t both = std::min(rest.size(), std::size_t{tokens} + options_.prompt_chunk);
+  forward_.prefetch(*job.sequence, rest.first(both), tokens);
+}
+
+// Takes a job on by one window; false when it is done (completion.reason says how).
+bool LocalEngine::advance(const Slice& slice, std::span<const float> logits, Round& round) {
+  Job& job = *slice.job;
+  job.read = job.sequence->tokens();
+  if (std::any_of(logits.begin(), logits.end(), [](float v) { return !std::isfinite(v); })) {
+    job.completion.reason = FinishReason::error;
+    job.completion.error = {ErrorCode::internal,
+                            fmt::format("the model gave a logit that is no number after {} tokens; "
+                                        "its file may be damaged",
+                                        job.sequence->tokens())};
+    return false;
+  }
+  const bool more = slice.decodes ? decode(job, logits, round) : read_prompt(slice, logits, round);
+  if (slice.decodes || slice.ends_prompt)
+    job.completion.decode_seconds = monotonic_seconds() - job.decoding_since;
+  return more;
+}
+
+bool LocalEngine::read_prompt(const Slice& slice, std::span<const float> logits, Round& round) {
+  Job& job = *slice.job;
+  if (parts_.trace)
+    parts_.trace->part({job.id, job.read - slice.tokens, slice.tokens, false, {}, {}, 0, false});
+  if (job.request.prompt_logprobs) report_prompt(slice, logits);
+  const bool cut = std::binary_search(job.cuts.begin(), job.cuts.end(), job.read);
+  if (cut || slice.tail > 0) {
+    if (auto copy = forward_.fork(*job.sequence, slice.tail)) {
+      conversations_->keep(std::move(*copy));
+    } else {
+      log_debug("no checkpoint: {}", copy.error().message);
+    }
+  }
+  job.listener->progress(job.read, job.prompt);
+  if (!slice.ends_prompt) return true;
+  job.completion.prompt_seconds = round.computed - job.admitted;
+  job.decoding_since = round.computed;
+  drafter_.begin(job);
+  const bool more = take_token(job, logits.last(facts_.vocabulary));
+  if (more) forward_.prefetch(*job.sequence, std::span(job.tokens).last(1));
+  return more;
+}
+
+// Row r of a prompt window says what may follow the prompt's token before + r.
+void LocalEngine::report_prompt(const Slice& slice, std::span<const float> logits) {
+  const Job& job = *slice.job;
+  const std::uint32_t before = job.read - slice.tokens;
+  for (std::uint32_t row = 0; row < slice.tokens && before + row + 1 < job.prompt; ++row) {
+    job.listener->prompt_chances(
+        chances_of(logits.subspan(std::size_t{row} * facts_.vocabulary, facts_.vocabulary),
+                   job.tokens[before + row + 1], job.request.logprobs.value_or(0)));
+  }
+}
+
+// Each row's token, as long as the guess that stands in the next row was right.
+bool LocalEngine::decode(Job& job, std::span<const float> logits, Round& round) {
+  const std::vector<TokenId>& guesses = job.guesses.tokens;
+  const std::uint32_t position = job.read - static_cast<std::uint32_t>(job.window.size());
+  std::uint32_t right = 0;
+  bool more = true;
+  while (true) {
+    more =
+        take_token(job, logits.subspan(std::size_t{right} * facts_.vocabulary, facts_.vocabulary));
+    if (!more || right == guesses.size() || job.tokens.back() != guesses[right]) break;
+    ++right;
+  }
+  forward_.take_back(*job.sequence, static_cast<std::uint32_t>(guesses.size()) - right);
+  job.read = job.sequence->tokens();
+  round.tokens += right + 1;
+  drafter_.judge(job, right, more);
+  count(job.completion, right, static_cast<std::uint32_t>(guesses.size()));
+  if (more) forward_.prefetch(*job.sequence, std::span(job.tokens).last(1));
+  if (parts_.trace) {
+    parts_.trace->part({job.id, position, static_cast<std::uint32_t>(job.window.size()), true,
+                        guesses, job.guesses.kinds, right, job.guesses.trial});
+  }
+  return more;
+}
+
+// Picks, reports; false at the end.
+bool LocalEngine::take_token(Job& job, std::span<const float> logits) {
+  Completion& done = job.completion;
+  const TokenId id = job.chain.pick(logits, job.tokens);
+  const auto& stops = job.request.stop_ids;
+  if (std::find(stops.begin(), stops.end(), id) != stops.end()) {
+    done.reason = FinishReason::stop;
+    return false;
+  }
+  job.tokens.push_back(id);
+  ++done.generated_tokens;
+  if (const auto top = job.request.logprobs) job.listener->chances(chances_of(logits, id, *top));
+  job.listener->token(id);
+  if (done.generated_tokens < job.limit) return true;
+  done.reason = FinishReason::length;
+  return false;
+}
+
+void LocalEngine::count(Completion& completion, std::uint32_t right, std::uint32_t guesses) {
+  ++completion.rounds;
+  completion.drafted += guesses;
+  completion.accepted += right;
+  ++drafts_.rounds;
+  drafts_.drafted += guesses;
+  drafts_.accepted += right;
+  for (std::uint32_t depth = 0; depth < guesses && depth <= right; ++depth) {
+    ++drafts_.drafted_at[depth];
+    if (depth < right) ++drafts_.accepted_at[depth];
+  }
+}
+
+// --- the end of a request -----------------------------------------------------------------------
+
+void LocalEngine::finish(Lock& lock, RequestId id, FinishReason reason, Error error) {
+  const std::unique_ptr<Job> job = scheduler_.remove(id);
+  if (!job) return;
+  blocked_ = false;
+  Completion& done = job->completion;
+  done.reason = reason;
+  done.error = std::move(error);
+  const std::uint32_t read = std::min(job->read, job->prompt);
+  if (job->sequence) {
+    const RowCounts& rows = done.ngram_rows = job->sequence->row_counts();
+    log_debug(
+        "request {}: {} n-gram rows, {} cached, {} joined, {} read, {} thanks to prefetching, {} "
+        "failed; {:.1f} ms waited for; {} rounds, {} of {} guesses right",
+        id, rows.requested, rows.cache_hits, rows.joined, rows.read, rows.prefetched_used,
+        rows.failed, 1e3 * rows.wait_seconds, done.rounds, done.accepted, done.drafted);
+  }
+  lock.unlock();
+  job->load.reset();
+  if (reason != FinishReason::error) keep(*job);
+  lock.lock();
+  ++counters_.requests;
+  counters_.prompt_tokens += read;
+  counters_.generated_tokens += done.generated_tokens;
+  counters_.cache.tokens += done.cached_tokens;
+  counters_.cache.disk_tokens += done.cached_disk_tokens;
+  update_counters();
+  lock.unlock();
+  job->listener->finished(done);
+  lock.lock();
+}
+
+// What a request has read stays for the next one that begins with it.
+void LocalEngine::keep(Job& job) {
+  if (!job.sequence || !job.request.keep || !job.sequence->status()) return;
+  if (const Status status = forward_.settle(*job.sequence); !status) {
+    log_debug("request {} is not kept: {}", job.id, status.error().message);
+    return;
+  }
+  conversations_->keep(std::move(*job.sequence));
+  job.sequence.reset();
+}
+
+}  // namespace strata

@@ -1,0 +1,42 @@
+// From a row's logits to its token: a list of hooks that change the logits, then the sampler. Each
+// hook sees the tokens before the row's place, those of earlier rows of the same window included,
+// so that a guess that is checked gets what it would have got alone.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace strata {
+
+class LogitHook {
+ public:
+  virtual ~LogitHook() = default;
+  // `history`: the prompt, then what was generated up to the row.
+  virtual void apply(std::span<float> logits, std::span<const TokenId> history) const = 0;
+};
+
+// The chain of one request. Belongs to one thread.
+class SamplingChain {
+ public:
+  SamplingChain() = default;
+  // The hooks that the request needs, in the order of Sampling.
+  explicit SamplingChain(const Request& request);
+
+  // The token that follows `history`. Logits must not hold NaN.
+  TokenId pick(std::span<const float> logits, std::span<const TokenId> history);
+
+ private:
+  Sampling sampling_;
+  std::vector<std::unique_ptr<const LogitHook>> hooks_;
+  std::vector<float> changed_;
+};
+
+// Adds to some logits; kBan and less makes a token impossible.
+std::unique_ptr<LogitHook> bias_hook(std::vector<LogitBias> biases);
+// Repetition, frequency and presence penalties.
+std::unique_ptr<LogitHook> penalty_hook(const Sampling& sampling);
+
+}  // namespace strata

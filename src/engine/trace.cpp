@@ -1,0 +1,69 @@
+#include "engine/trace.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/log.h"
+
+namespace strata {
+namespace {
+
+std::string_view name_of(GuessKind::From from) {
+  switch (from) {
+    case GuessKind::From::draft:
+      return "mtp";
+    case GuessKind::From::lookup:
+      return "lookup";
+    case GuessKind::From::agreed:
+      return "agreed";
+  }
+  return "";
+}
+
+constexpr std::size_t kWriteBytes = 1 << 16;
+
+}  // namespace
+
+Result<std::unique_ptr<Trace>> Trace::open(FileSystem& files, const std::string& path) {
+  STRATA_ASSIGN(auto file, files.create(path));
+  return std::unique_ptr<Trace>(new Trace(std::move(file)));
+}
+
+Trace::~Trace() {
+  write();
+  if (file_) (void)file_->finish();
+}
+
+void Trace::part(const Part& part) {
+  parts_ += fmt::format(R"({}{{"request":{},"position":{},"rows":{})", parts_.empty() ? "" : ",",
+                        part.request, part.position, part.rows);
+  if (part.decoding) {
+    parts_ += fmt::format(R"(,"drafts":[{}],"from":[)", fmt::join(part.guesses, ","));
+    for (std::size_t i = 0; i < part.kinds.size(); ++i)
+      parts_ += fmt::format(R"({}"{}")", i > 0 ? "," : "", name_of(part.kinds[i].from));
+    parts_ +=
+        fmt::format(R"(],"accepted":{}{})", part.accepted, part.trial ? R"(,"trial":true)" : "");
+  }
+  parts_ += '}';
+}
+
+void Trace::round(const Round& round) {
+  lines_ += fmt::format(
+      R"({{"round":{},"rows":{},"prompt_rows":{},"draft_ms":{:.3f},"window_ms":{:.3f},"sample_ms":{:.3f},"parts":[{}]}})"
+      "\n",
+      round.number, round.rows, round.prompt_rows, 1e3 * round.draft_seconds,
+      1e3 * round.window_seconds, 1e3 * round.sample_seconds, parts_);
+  parts_.clear();
+  if (lines_.size() >= kWriteBytes) write();
+}
+
+void Trace::write() {
+  if (!file_ || lines_.empty()) return;
+  if (const Status status = file_->write(std::as_bytes(std::span(lines_))); !status) {
+    log_warning("the trace ends here: {}", status.error().message);
+    file_ = nullptr;
+  }
+  lines_.clear();
+}
+
+}  // namespace strata
