@@ -127,7 +127,8 @@ Result<std::vector<std::vector<TokenId>>> read_prompts(const DraftsArguments& ar
     const std::string name = fmt::format("line {} of '{}'", prompts.size() + 1, arguments.prompts);
     STRATA_ASSIGN(const boost::json::value value, parse_json(line, name));
     STRATA_ASSIGN(const boost::json::object* object, json_object(value, name));
-    chat::Conversation conversation;
+    server::ChatRequest request;
+    chat::Conversation& conversation = request.conversation;
     const boost::json::value* messages = object->if_contains("messages");
     if (!messages) return fail(ErrorCode::invalid_argument, "{} has no messages", name);
     auto parsed = server::parse_openai_messages(*messages);
@@ -138,9 +139,10 @@ Result<std::vector<std::vector<TokenId>>> read_prompts(const DraftsArguments& ar
     for (const char* key : {"enable_thinking", "reasoning_effort"})
       if (const auto* argument = object->if_contains(key); argument && !argument->is_null())
         conversation.template_arguments[key] = *argument;
-    auto prompt = service->encode(std::move(conversation));
-    if (!prompt) return fail(ErrorCode::invalid_argument, "{}: {}", name, prompt.error().message);
-    prompts.push_back(std::move(*prompt));
+    auto prepared = service->prepare(std::move(request));
+    if (!prepared)
+      return fail(ErrorCode::invalid_argument, "{}: {}", name, prepared.error().message);
+    prompts.push_back(std::move(prepared->work.prompt));
   }
   if (prompts.empty())
     return fail(ErrorCode::invalid_argument, "'{}' holds no prompts", arguments.prompts);

@@ -11,17 +11,19 @@ namespace {
 constexpr double kRowShare = 0.35, kStepShare = 0.15;
 constexpr double kFirstChance = 0.75;
 
-constexpr double kUsualWeight = 0.02, kOwnWeight = 0.08;  // of the newest judgement
-
-void move(double& chance, bool right, double weight) {
-  chance += weight * ((right ? 1.0 : 0.0) - chance);
-}
+constexpr double kUsualWeight = 0.02, kOwnWeight = 0.08;  // of the newest judgement, at least
+constexpr std::uint32_t kPrior = 3, kOwnPrior = 8;        // judgements that a first chance is worth
 
 std::size_t index_of(GuessKind::From from) {
   return static_cast<std::size_t>(from);
 }
 
 }  // namespace
+
+void Chance::add(bool happened, double least_weight) {
+  ++seen;
+  value += std::max(least_weight, 1.0 / (seen + kPrior)) * ((happened ? 1.0 : 0.0) - value);
+}
 
 GuessKind GuessKind::of_draft(float probability, bool sampled) {
   const auto level =
@@ -36,14 +38,14 @@ GuessKind GuessKind::of_lookup(std::uint32_t match, bool agreed, bool sampled) {
   return {agreed ? From::agreed : From::lookup, level, sampled};
 }
 
-std::array<std::array<std::array<double, GuessKind::kLevels>, 3>, 2> DraftPolicy::first_levels() {
-  std::array<std::array<std::array<double, GuessKind::kLevels>, 3>, 2> levels{};
+DraftPolicy::Levels DraftPolicy::first_levels() {
+  Levels levels;
   for (auto& sampled : levels) {
     for (std::size_t level = 0; level < GuessKind::kLevels; ++level) {
-      sampled[index_of(GuessKind::From::draft)][level] =
+      sampled[index_of(GuessKind::From::draft)][level].value =
           (double(level) + 0.5) / double{GuessKind::kLevels};
-      sampled[index_of(GuessKind::From::lookup)][level] = 0.4 + 0.07 * double(level);
-      sampled[index_of(GuessKind::From::agreed)][level] = 0.7 + 0.035 * double(level);
+      sampled[index_of(GuessKind::From::lookup)][level].value = 0.4 + 0.07 * double(level);
+      sampled[index_of(GuessKind::From::agreed)][level].value = 0.7 + 0.035 * double(level);
     }
   }
   return levels;
@@ -51,7 +53,13 @@ std::array<std::array<std::array<double, GuessKind::kLevels>, 3>, 2> DraftPolicy
 
 std::array<DepthChances, 2> DraftPolicy::first_chances() {
   std::array<DepthChances, 2> chances;
-  for (DepthChances& of : chances) of.fill(kFirstChance);
+  for (DepthChances& of : chances) of.fill({kFirstChance, 0});
+  return chances;
+}
+
+DepthChances DraftPolicy::usual_chances(bool sampled) const {
+  DepthChances chances = usual_[sampled];
+  for (Chance& chance : chances) chance.seen = std::min(chance.seen, kOwnPrior);
   return chances;
 }
 
@@ -104,16 +112,16 @@ double DraftPolicy::step_seconds(std::uint32_t sequences) const {
 }
 
 double DraftPolicy::chance(const GuessKind& kind) const {
-  return levels_[kind.sampled][index_of(kind.from)][kind.level];
+  return levels_[kind.sampled][index_of(kind.from)][kind.level].value;
 }
 
 void DraftPolicy::judged(const GuessKind& kind, bool right) {
-  move(levels_[kind.sampled][index_of(kind.from)][kind.level], right, kUsualWeight);
+  levels_[kind.sampled][index_of(kind.from)][kind.level].add(right, kUsualWeight);
 }
 
 void DraftPolicy::judged(std::uint32_t depth, bool right, bool sampled, DepthChances& own) {
-  move(usual_[sampled][depth], right, kUsualWeight);
-  move(own[depth], right, kOwnWeight);
+  usual_[sampled][depth].add(right, kUsualWeight);
+  own[depth].add(right, kOwnWeight);
 }
 
 void DraftPolicy::round_took(std::uint32_t sequences, std::uint32_t tokens, double seconds,
@@ -126,7 +134,7 @@ void DraftPolicy::round_took(std::uint32_t sequences, std::uint32_t tokens, doub
   const double lost = seconds - tokens * alone;
   lost_ += std::max(0.0, lost);
   // What was worth it is tried again soon.
-  trial_every_ = lost > 0 ? std::min(2 * trial_every_, 128u) : 4;
+  trial_every_ = lost > 0 ? std::min(2 * trial_every_, 128u) : 2;
 }
 
 bool DraftPolicy::trial() {
@@ -142,7 +150,7 @@ DraftPolicy::Plan DraftPolicy::plan(std::uint32_t sequences, const DepthChances&
   Plan best{0, alone / sequences, window_seconds(sequences + 1) - alone};
   double tokens = 1, reached = 1;
   for (std::uint32_t depth = 1; depth <= most; ++depth) {
-    reached *= chances[depth - 1];
+    reached *= chances[depth - 1].value;
     tokens += reached;
     const double window = window_seconds(sequences * (depth + 1));
     const double each = (window + depth * *step) / (sequences * tokens);

@@ -30,8 +30,15 @@ struct GuessKind {
   static GuessKind of_lookup(std::uint32_t match, bool agreed, bool sampled);
 };
 
+// How often something happened: a mean that moves fast at first and never settles.
+struct Chance {
+  double value = 0.5;
+  std::uint32_t seen = 0;
+  void add(bool happened, double least_weight);
+};
+
 // How often the draft block's guesses at each depth are right, those before them given.
-using DepthChances = std::array<double, kMaxDrafts>;
+using DepthChances = std::array<Chance, kMaxDrafts>;
 
 class DraftPolicy {
  public:
@@ -50,7 +57,8 @@ class DraftPolicy {
   double window_seconds(std::uint32_t rows) const;
   double step_seconds(std::uint32_t sequences) const;
   double chance(const GuessKind& kind) const;
-  const DepthChances& usual_chances(bool sampled) const { return usual_[sampled]; }
+  // What a request starts with.
+  DepthChances usual_chances(bool sampled) const;
 
   // What the next round should do, given that `sequences` decode and the chances of one of them.
   struct Plan {
@@ -73,12 +81,13 @@ class DraftPolicy {
   static constexpr std::uint32_t kRows = 256;  // windows of more cost as those
   std::array<Mean, kRows + 1> windows_{};
   std::array<Mean, 65> steps_{};
-  std::array<std::array<std::array<double, GuessKind::kLevels>, 3>, 2> levels_ = first_levels();
+  using Levels = std::array<std::array<std::array<Chance, GuessKind::kLevels>, 3>, 2>;
+  Levels levels_ = first_levels();
   std::array<DepthChances, 2> usual_ = first_chances();
   double seconds_ = 0, lost_ = 0;  // in all rounds; by trials, of late
   std::uint32_t since_trial_ = 0, trial_every_ = 8;
 
-  static std::array<std::array<std::array<double, GuessKind::kLevels>, 3>, 2> first_levels();
+  static Levels first_levels();
   static std::array<DepthChances, 2> first_chances();
 };
 

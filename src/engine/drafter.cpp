@@ -45,14 +45,17 @@ void Drafter::add(Job& job, TokenId token, const GuessKind& kind) {
   forward_.prefetch(*job.sequence, ahead, ahead.size() - 1);
   job.guesses.tokens.push_back(token);
   job.guesses.kinds.push_back(kind);
+  ++rows_;
 }
 
 void Drafter::guess(std::span<Job* const> jobs) {
   chains_.clear();
+  rows_ = static_cast<std::uint32_t>(jobs.size());
   for (Job* job : jobs) {
     job->guesses = {};
     plan(*job, static_cast<std::uint32_t>(jobs.size()));
   }
+  catch_up();
   std::vector<Chain*> open;
   for (Chain& chain : chains_) open.push_back(&chain);
   const double start = monotonic_seconds();
@@ -61,6 +64,16 @@ void Drafter::guess(std::span<Job* const> jobs) {
         open, [](const Chain* chain) { return chain->job->guesses.tokens.size() >= chain->depth; });
   const double seconds = monotonic_seconds() - start;
   for (const Chain& chain : chains_) chain.job->guesses.seconds = seconds;
+}
+
+// So that the steps cost what they usually cost.
+void Drafter::catch_up() {
+  const double start = monotonic_seconds();
+  for (const Chain& chain : chains_) {
+    const Status status = forward_.catch_up(*chain.job->sequence);
+    if (!status) log_debug("a draft block stays behind: {}", status.error().message);
+  }
+  late_seconds_ = monotonic_seconds() - start;
 }
 
 // What a job's guesses will rest on: taken at once from lookup, or a chain for the draft block.
@@ -93,9 +106,9 @@ bool Drafter::take_lookup(Job& job, const Lookup::Guess& found, std::uint32_t se
                           std::uint32_t most) {
   const GuessKind kind = GuessKind::of_lookup(found.match, false, sampled(job));
   const double chance = policy_.chance(kind);
-  if (block() && chance <= job.chances[0]) return false;
+  if (block() && chance <= job.chances[0].value) return false;
   DepthChances chances;
-  chances.fill(chance);
+  chances.fill({chance, 0});
   const auto length = static_cast<std::uint32_t>(found.tokens.size());
   std::uint32_t depth = std::min(length, most);
   if (!options_.depth) {
@@ -124,14 +137,19 @@ bool Drafter::step(std::span<Chain*> chains) {
     log_warning("a round goes without drafts: {}", status.error().message);
     return false;
   }
-  // The first step after a prompt makes up for all of it.
-  const bool usual = std::none_of(chains.begin(), chains.end(),
-                                  [](const Chain* chain) { return chain->job->generated() <= 1; });
-  if (usual)
-    policy_.step_took(static_cast<std::uint32_t>(chains.size()), monotonic_seconds() - start);
+  policy_.step_took(static_cast<std::uint32_t>(chains.size()), monotonic_seconds() - start);
   for (std::size_t i = 0; i < chains.size(); ++i)
     if (!take(*chains[i], std::span(logits_).subspan(i * width, width))) chains[i]->depth = 0;
   return true;
+}
+
+// Whether a further guess that is right with this chance is worth its row and `step_seconds`.
+// As far as the plan goes a row costs what it does on average there, beyond it what it does.
+bool Drafter::pays(const Chain& chain, double chance, double step_seconds) const {
+  const bool planned = chain.job->guesses.tokens.size() < chain.plan.depth;
+  const double row = planned ? chain.plan.row_seconds
+                             : policy_.window_seconds(rows_ + 1) - policy_.window_seconds(rows_);
+  return chance * chain.plan.token_seconds > row + step_seconds;
 }
 
 // Adds the draft block's guess; false when the chain should end.
@@ -151,18 +169,16 @@ bool Drafter::take(Chain& chain, std::span<const float> logits) {
   if (std::find(stops.begin(), stops.end(), token) != stops.end()) return false;
   chain.reached *= policy_.chance(kind);
   const bool free = options_.depth || job.guesses.trial;  // of the policy
-  const double value = chain.plan.token_seconds;
-  if (!free && chain.reached * value < chain.plan.row_seconds) return false;
+  if (!free && !pays(chain, chain.reached, 0)) return false;
   add(job, token, kind);
   if (count == 0 && !chain.lookup.tokens.empty() && chain.lookup.tokens.front() == token) {
     follow(chain);
     return false;
   }
   if (free || count + 1 >= chain.most) return true;
-  const auto sequences = static_cast<double>(chains_.size());
-  const double cost = chain.plan.row_seconds +
-                      policy_.step_seconds(static_cast<std::uint32_t>(chains_.size())) / sequences;
-  if (chain.reached * job.chances[count + 1] * value < cost) return false;
+  const auto sequences = static_cast<std::uint32_t>(chains_.size());
+  const double next = chain.reached * job.chances[count + 1].value;
+  if (!pays(chain, next, policy_.step_seconds(sequences) / sequences)) return false;
   // Where it is all but sure of itself it goes on beyond what is usual.
   if (count + 1 == chain.depth && chain.reached > 0.8) ++chain.depth;
   return true;

@@ -30,6 +30,9 @@ class Drafter {
                   std::uint32_t tokens, double seconds, bool trial);
   const DraftPolicy& policy() const { return policy_; }
   bool may_draft() const { return options_.depth != 0u; }
+  // Seconds of the last guess() that no guess is to blame for: the draft block's cells of tokens
+  // read long before.
+  double late_seconds() const { return late_seconds_; }
 
  private:
   // A job whose guesses the draft block makes.
@@ -46,15 +49,19 @@ class Drafter {
   void plan(Job& job, std::uint32_t sequences);
   bool take_lookup(Job& job, const Lookup::Guess& found, std::uint32_t sequences,
                    std::uint32_t most);
+  void catch_up();
   bool step(std::span<Chain*> chains);
   bool take(Chain& chain, std::span<const float> logits);
   void follow(Chain& chain);
+  bool pays(const Chain& chain, double chance, double step_seconds) const;
   void add(Job& job, TokenId token, const GuessKind& kind);
 
   Forward& forward_;
   DraftOptions options_;
   DraftPolicy policy_;
   std::vector<Chain> chains_;
+  std::uint32_t rows_ = 0;  // of the window so far
+  double late_seconds_ = 0;
   std::vector<float> logits_;
 };
 

@@ -356,7 +356,7 @@ void LocalEngine::run_round(Lock& lock) {
 void LocalEngine::measure(const Round& round) {
   if (round.prompt_rows == 0 && round.sequences > 0) {
     drafter_.round_took(round.rows, round.computed - round.guessed, round.sequences, round.tokens,
-                        round.end - round.start, round.trial);
+                        round.end - round.start - drafter_.late_seconds(), round.trial);
   }
   if (!parts_.trace) return;
   parts_.trace->round({++rounds_, round.rows, round.prompt_rows, round.guessed - round.start,

@@ -107,6 +107,9 @@ class Forward {
   };
   Status draft(std::span<const DraftStep> steps, std::span<float> logits);
   const DraftVocabulary* drafts() const { return drafts_; }
+  // Computes the draft block's cells that are late, if they are more than a window's rows: what the
+  // next draft() would do first.
+  Status catch_up(Sequence& sequence) { return catch_up(sequence, kMaxTentative + 1); }
 
   // Says early which tokens a sequence will probably read next, so that their n-gram rows are there
   // in time. The first `known` of `tokens` are being read already. Never waits.
