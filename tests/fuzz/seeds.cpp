@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/file.h"
+#include "engine/conversation_format.h"
 #include "gguf/gguf.h"
 #include "gguf/safetensors.h"
 #include "model/hyperparams.h"
@@ -264,6 +265,35 @@ void write_server() {
 
 }  // namespace
 
+// --- saved conversations ---
+
+void write_conversations() {
+  const ConversationShape shape{3, 4, 24, 16};
+  SavedPoint point;
+  point.tokens = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  point.state = std::make_shared<Bytes>(shape.state_bytes);
+  for (std::size_t i = 0; i < shape.pages(point.tokens.size()); ++i)
+    point.pages.push_back(std::make_shared<std::byte[]>(shape.page_bytes));
+  const std::span<const std::byte> page(point.pages[0].get(), shape.page_bytes);
+  const Hash128 id = page_id(shape, page);
+  MemoryFileSystem files;
+  const auto write = [&](const std::string& path, auto content) {
+    auto out = files.create(path);
+    if (!out) require(tl::unexpected<Error>(out.error()));
+    require(content(**out));
+    require((*out)->finish());
+    return std::string(text_of(files.get(path).value()));
+  };
+  const std::string page_file =
+      write("page", [&](OutputFile& out) { return write_page(out, shape, page, id); });
+  const std::vector<Hash128> ids = {id, id};
+  const std::string point_file =
+      write("point", [&](OutputFile& out) { return write_point(out, shape, point, ids); });
+  put("fuzz_engine_conversation", "page", "\x03" + page_file);
+  put("fuzz_engine_conversation", "point", "\x02" + point_file);
+  put("fuzz_engine_conversation", "point_mended", "\x06" + point_file);
+}
+
 int main(int argc, char** argv) {
   if (argc != 3) {
     std::cerr << "usage: fuzz_seeds FOLDER SOURCE\n";
@@ -272,6 +302,7 @@ int main(int argc, char** argv) {
   g_folder = argv[1];
   write_gguf();
   write_safetensors();
+  write_conversations();
   put("fuzz_tokenizer_json", "bytes", tokenizer_json());
   put("fuzz_model_network", "tiny", model());
   put("fuzz_base_json", "object",
