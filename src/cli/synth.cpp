@@ -112,6 +112,8 @@ void register_synth(CLI::App& app, Invocation& invocation) {
       ->check(CLI::Range(1, 130'000'000));
   command->add_option("--vocabulary", options.vocabulary, "Tokens (default 8192)")
       ->check(CLI::Range(259, 1 << 22));
+  command->add_flag("--draft-block", options.draft_block,
+                    "With a draft (MTP) block behind the layers");
   command->add_option("--seed", options.seed, "The same seed gives the same bytes (default 1)");
   command->add_option("--threads", arguments->threads, "Threads (default: usable CPUs)");
   command->callback([arguments, used, &invocation] {

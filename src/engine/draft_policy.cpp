@@ -10,6 +10,8 @@ namespace {
 // draft block that part.
 constexpr double kRowShare = 0.35, kStepShare = 0.15;
 constexpr double kFirstChance = 0.75;
+constexpr double kLeastGain = 0.96;  // guessing is to take this part of the time, or less
+constexpr double kPaceWeight = 0.1;  // of the newest window, in the machine's pace
 
 constexpr double kUsualWeight = 0.02, kOwnWeight = 0.08;  // of the newest judgement, at least
 constexpr std::uint32_t kPrior = 3, kOwnPrior = 8;        // judgements that a first chance is worth
@@ -70,16 +72,34 @@ void DraftPolicy::Mean::add(double sample) {
   value += (sample - value) / std::min(count, 12u);
 }
 
+// The machine's pace changes (clocks, neighbours) and sizes are measured at different times: what
+// is kept of a size is its time at an even pace.
 void DraftPolicy::window_took(std::uint32_t rows, double seconds) {
-  windows_[std::min(rows, kRows)].add(seconds);
+  Mean& mean = windows_[std::min(rows, kRows)];
+  if (mean.count > 0)
+    pace_ *= std::pow(std::clamp(seconds / (pace_ * mean.value), 0.5, 2.0), kPaceWeight);
+  mean.add(seconds / pace_);
 }
 
 void DraftPolicy::step_took(std::uint32_t sequences, double seconds) {
-  steps_[std::min<std::size_t>(sequences, steps_.size() - 1)].add(seconds);
+  steps_[std::min<std::size_t>(sequences, steps_.size() - 1)].add(seconds / pace_);
+}
+
+void DraftPolicy::cells_took(std::size_t cells, double seconds) {
+  cell_.add(seconds / pace_ / static_cast<double>(cells));
+}
+
+double DraftPolicy::cells_seconds(std::size_t cells) const {
+  const double one = cell_.count > 0 ? pace_ * cell_.value : 0.1 * step_seconds(1);
+  return one * static_cast<double>(cells);
+}
+
+double DraftPolicy::window_seconds(std::uint32_t rows) const {
+  return pace_ * even_seconds(rows);
 }
 
 // Between and beyond measured sizes a straight line.
-double DraftPolicy::window_seconds(std::uint32_t rows) const {
+double DraftPolicy::even_seconds(std::uint32_t rows) const {
   rows = std::min(rows, kRows);
   std::uint32_t below = rows, above = rows;
   while (below > 0 && windows_[below].count == 0) --below;
@@ -108,7 +128,7 @@ double DraftPolicy::step_seconds(std::uint32_t sequences) const {
     const auto distance = [&](std::size_t at) { return std::abs(double(at) - sequences); };
     if (nearest == 0 || distance(s) < distance(nearest)) nearest = s;
   }
-  return nearest > 0 ? steps_[nearest].value : kStepShare * window_seconds(1);
+  return nearest > 0 ? pace_ * steps_[nearest].value : kStepShare * window_seconds(1);
 }
 
 double DraftPolicy::chance(const GuessKind& kind) const {
@@ -154,8 +174,8 @@ DraftPolicy::Plan DraftPolicy::plan(std::uint32_t sequences, const DepthChances&
     tokens += reached;
     const double window = window_seconds(sequences * (depth + 1));
     const double each = (window + depth * *step) / (sequences * tokens);
-    if (each < best.token_seconds)
-      best = {depth, each, std::max(0.0, window - alone) / (sequences * depth)};
+    const double bar = best.depth == 0 ? kLeastGain * best.token_seconds : best.token_seconds;
+    if (each < bar) best = {depth, each, std::max(0.0, window - alone) / (sequences * depth)};
   }
   return best;
 }

@@ -47,6 +47,7 @@ class DraftPolicy {
   // Measurements, in seconds.
   void window_took(std::uint32_t rows, double seconds);  // windows that only decode
   void step_took(std::uint32_t sequences, double seconds);
+  void cells_took(std::size_t cells, double seconds);  // of the draft block, that were late
   // A round of `sequences` as a whole gave so many tokens. `trial`: trial() was true for it.
   void round_took(std::uint32_t sequences, std::uint32_t tokens, double seconds, bool trial);
   void judged(const GuessKind& kind, bool right);
@@ -56,6 +57,7 @@ class DraftPolicy {
 
   double window_seconds(std::uint32_t rows) const;
   double step_seconds(std::uint32_t sequences) const;
+  double cells_seconds(std::size_t cells) const;
   double chance(const GuessKind& kind) const;
   // What a request starts with.
   DepthChances usual_chances(bool sampled) const;
@@ -78,9 +80,13 @@ class DraftPolicy {
     std::uint32_t count = 0;
     void add(double sample);
   };
+  double even_seconds(std::uint32_t rows) const;
+
+  double pace_ = 1;                            // seconds now for a second at an even pace
   static constexpr std::uint32_t kRows = 256;  // windows of more cost as those
   std::array<Mean, kRows + 1> windows_{};
   std::array<Mean, 65> steps_{};
+  Mean cell_;
   using Levels = std::array<std::array<std::array<Chance, GuessKind::kLevels>, 3>, 2>;
   Levels levels_ = first_levels();
   std::array<DepthChances, 2> usual_ = first_chances();

@@ -10,6 +10,9 @@
 namespace strata {
 namespace {
 
+// Late cells of the draft block that are no more than what a round leaves.
+constexpr std::size_t kFewCells = kMaxDrafts + 1;
+
 bool sampled(const Job& job) {
   return job.request.sampling.temperature > 0;
 }
@@ -17,7 +20,7 @@ bool sampled(const Job& job) {
 // Of softmax(logits) at `chosen`. What is far below the best is not worth its exp().
 float probability(std::span<const float> logits, std::size_t chosen) {
   constexpr float kFar = 14;
-  const float best = *std::max_element(logits.begin(), logits.end());
+  const float best = largest(logits);
   float total = 0;
   for (const float logit : logits)
     if (logit > best - kFar) total += std::exp(logit - best);
@@ -69,11 +72,26 @@ void Drafter::guess(std::span<Job* const> jobs) {
 // So that the steps cost what they usually cost.
 void Drafter::catch_up() {
   const double start = monotonic_seconds();
+  std::size_t cells = 0;
   for (const Chain& chain : chains_) {
-    const Status status = forward_.catch_up(*chain.job->sequence);
+    Sequence& sequence = *chain.job->sequence;
+    if (forward_.late(sequence) <= kFewCells) continue;
+    cells += forward_.late(sequence);
+    const Status status = forward_.catch_up(sequence);
     if (!status) log_debug("a draft block stays behind: {}", status.error().message);
   }
   late_seconds_ = monotonic_seconds() - start;
+  if (cells > 0) policy_.cells_took(cells, late_seconds_);
+}
+
+// Whether the answer has become so long that what guessing would have saved by now is worth the
+// draft block's work on tokens read before: then it will most likely go on for as long again.
+bool Drafter::worth_catching_up(const Job& job, const DraftPolicy::Plan& plan,
+                                std::uint32_t sequences) const {
+  const std::size_t cells = forward_.late(*job.sequence);
+  if (cells <= kFewCells) return true;
+  const double saved = policy_.window_seconds(sequences) / sequences - plan.token_seconds;
+  return saved * job.generated() >= policy_.cells_seconds(cells);
 }
 
 // What a job's guesses will rest on: taken at once from lookup, or a chain for the draft block.
@@ -88,9 +106,11 @@ void Drafter::plan(Job& job, std::uint32_t sequences) {
   chain.plan = policy_.plan(sequences, job.chances, chain.most);
   chain.depth = options_.depth ? chain.most : chain.plan.depth;
   if (chain.depth == 0) {
-    if (!policy_.trial()) return;
+    if (forward_.late(*job.sequence) > kFewCells + kMaxDrafts || !policy_.trial()) return;
     job.guesses.trial = true;
     chain.depth = 1;
+  } else if (!options_.depth && !worth_catching_up(job, chain.plan, sequences)) {
+    return;
   }
   if (options_.test_guesses) {
     chain.tested = options_.test_guesses(job.tokens, chain.most);

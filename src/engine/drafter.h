@@ -47,6 +47,8 @@ class Drafter {
   std::uint32_t most(const Job& job) const;
   bool block() const { return forward_.drafts() && options_.source != DraftSource::lookup; }
   void plan(Job& job, std::uint32_t sequences);
+  bool worth_catching_up(const Job& job, const DraftPolicy::Plan& plan,
+                         std::uint32_t sequences) const;
   bool take_lookup(Job& job, const Lookup::Guess& found, std::uint32_t sequences,
                    std::uint32_t most);
   void catch_up();

@@ -421,7 +421,7 @@ void LocalEngine::prefetch_chunk(const Job& job, std::uint32_t tokens) {
 bool LocalEngine::advance(const Slice& slice, std::span<const float> logits, Round& round) {
   Job& job = *slice.job;
   job.read = job.sequence->tokens();
-  if (std::any_of(logits.begin(), logits.end(), [](float v) { return !std::isfinite(v); })) {
+  if (!all_finite(logits)) {
     job.completion.reason = FinishReason::error;
     job.completion.error = {ErrorCode::internal,
                             fmt::format("the model gave a logit that is no number after {} tokens; "
@@ -429,13 +429,13 @@ bool LocalEngine::advance(const Slice& slice, std::span<const float> logits, Rou
                                         job.sequence->tokens())};
     return false;
   }
-  const bool more = slice.decodes ? decode(job, logits, round) : read_prompt(slice, logits, round);
+  const bool more = slice.decodes ? decode(job, logits, round) : read_prompt(slice, logits);
   if (slice.decodes || slice.ends_prompt)
     job.completion.decode_seconds = monotonic_seconds() - job.decoding_since;
   return more;
 }
 
-bool LocalEngine::read_prompt(const Slice& slice, std::span<const float> logits, Round& round) {
+bool LocalEngine::read_prompt(const Slice& slice, std::span<const float> logits) {
   Job& job = *slice.job;
   if (parts_.trace)
     parts_.trace->part({job.id, job.read - slice.tokens, slice.tokens, false, {}, {}, 0, false});
@@ -450,11 +450,16 @@ bool LocalEngine::read_prompt(const Slice& slice, std::span<const float> logits,
   }
   job.listener->progress(job.read, job.prompt);
   if (!slice.ends_prompt) return true;
-  job.completion.prompt_seconds = round.computed - job.admitted;
-  job.decoding_since = round.computed;
   drafter_.begin(job);
   const bool more = take_token(job, logits.last(facts_.vocabulary));
-  if (more) forward_.prefetch(*job.sequence, std::span(job.tokens).last(1));
+  // What is left of the prompt's work does not hold the first token up.
+  if (more) {
+    forward_.prefetch(*job.sequence, std::span(job.tokens).last(1));
+    if (const Status status = forward_.catch_up_after_prompt(*job.sequence); !status)
+      log_debug("a draft block stays behind: {}", status.error().message);
+  }
+  job.decoding_since = monotonic_seconds();
+  job.completion.prompt_seconds = job.decoding_since - job.admitted;
   return more;
 }
 

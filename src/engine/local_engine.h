@@ -59,7 +59,7 @@ class LocalEngine final : public Engine {
   void prefetch_chunk(const Job& job, std::uint32_t tokens);
   bool advance(const Slice& slice, std::span<const float> logits, Round& round);
   static std::size_t rows_wanted(const Slice& slice);
-  bool read_prompt(const Slice& slice, std::span<const float> logits, Round& round);
+  bool read_prompt(const Slice& slice, std::span<const float> logits);
   void report_prompt(const Slice& slice, std::span<const float> logits);
   bool decode(Job& job, std::span<const float> logits, Round& round);
   bool take_token(Job& job, std::span<const float> logits);

@@ -5,6 +5,7 @@
 #include <vector>
 
 namespace strata {
+
 namespace {
 
 struct Candidate {
@@ -17,10 +18,8 @@ bool better(const Candidate& a, const Candidate& b) {
 }
 
 TokenId greedy(std::span<const float> logits) {
-  std::size_t best = 0;
-  for (std::size_t i = 1; i < logits.size(); ++i)
-    if (logits[i] > logits[best]) best = i;
-  return static_cast<TokenId>(best);
+  const float best = largest(logits);
+  return static_cast<TokenId>(std::find(logits.begin(), logits.end(), best) - logits.begin());
 }
 
 std::uint64_t mix(std::uint64_t x) {  // splitmix64's finaliser
@@ -89,6 +88,29 @@ Status validate(const Sampling& s) {
   if (s.penalty_last_n < -1)
     return bad("penalty_last_n", s.penalty_last_n, "-1 (all), 0 (none) or more");
   return {};
+}
+
+// In lanes that the compiler makes vectors of.
+float largest(std::span<const float> values) {
+  constexpr std::size_t lanes = 16;
+  float best[lanes];
+  std::fill_n(best, lanes, values[0]);
+  std::size_t i = 0;
+  for (; i + lanes <= values.size(); i += lanes)
+    for (std::size_t l = 0; l < lanes; ++l)
+      best[l] = values[i + l] > best[l] ? values[i + l] : best[l];
+  for (; i < values.size(); ++i) best[0] = std::max(best[0], values[i]);
+  return *std::max_element(best, best + lanes);
+}
+
+bool all_finite(std::span<const float> values) {
+  constexpr std::size_t lanes = 16;
+  float sums[lanes] = {};  // of zeros, or no number
+  std::size_t i = 0;
+  for (; i + lanes <= values.size(); i += lanes)
+    for (std::size_t l = 0; l < lanes; ++l) sums[l] += values[i + l] * 0.0f;
+  for (; i < values.size(); ++i) sums[0] += values[i] * 0.0f;
+  return std::all_of(sums, sums + lanes, [](float sum) { return sum == 0.0f; });
 }
 
 double uniform_at(std::uint64_t seed, std::uint64_t position) {

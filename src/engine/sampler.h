@@ -16,6 +16,11 @@ double uniform_at(std::uint64_t seed, std::uint64_t position);
 // lowest id. `position` is the position of the token that is picked. Logits must not hold NaN.
 TokenId sample(std::span<const float> logits, const Sampling& sampling, std::uint64_t position);
 
+// The largest of some values, at least one, none of them NaN.
+float largest(std::span<const float> values);
+// Whether all are numbers, none of them infinite.
+bool all_finite(std::span<const float> values);
+
 // `chosen` and the `top` likeliest tokens of softmax(logits).
 TokenChances chances_of(std::span<const float> logits, TokenId chosen, std::uint32_t top);
 

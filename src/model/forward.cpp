@@ -28,8 +28,9 @@ std::vector<std::uint64_t> rows_of(const NgramHash& hash, std::span<const std::i
   return ids;
 }
 
-// Positions whose draft cells may be missing: they are computed together, which is cheaper.
-constexpr std::size_t kLateCells = 64;
+// Positions whose draft cells may be missing: they are computed together, which is cheaper, and not
+// at all where nobody drafts.
+constexpr std::size_t kLateCells = 512;
 // Rows of a window of the draft block.
 constexpr std::size_t kDraftRows = 512;
 
@@ -66,19 +67,14 @@ Result<Sequence> Forward::new_sequence() {
 Status Forward::settle(Sequence& sequence) {
   STRATA_TRY(sequence.status_);
   backend_.settle(*sequence.state_);
-  if (!drafts_) return {};
   // The last position's cell depends on a token that another continuation need not have.
   sequence.drafted_after_.reset();
-  return catch_up(sequence, 1);
+  return {};
 }
 
 Result<Sequence> Forward::fork(Sequence& sequence, std::uint32_t before) {
-  if (before == 0) {
-    STRATA_TRY(settle(sequence));
-  } else {
-    STRATA_TRY(sequence.status_);
-    if (drafts_) STRATA_TRY(catch_up(sequence, before + 1, before));
-  }
+  STRATA_TRY(sequence.status_);
+  if (before == 0) STRATA_TRY(settle(sequence));
   try {
     Sequence copy;
     copy.history_.assign(sequence.history_.begin(), sequence.history_.end() - before);
@@ -96,6 +92,7 @@ Result<Sequence> Forward::fork(Sequence& sequence, std::uint32_t before) {
 // The state is R of the last position, if there are drafts, and the backend's own form.
 Result<SavedSequence> Forward::save(Sequence& sequence) {
   STRATA_TRY(settle(sequence));
+  if (drafts_) STRATA_TRY(catch_up(sequence));  // a page must hold all of its cells
   try {
     SavedSequence saved;
     saved.tokens = sequence.history_;
@@ -271,11 +268,10 @@ Status Forward::draft_window(std::span<const WindowPart> parts, std::span<const 
   return {};
 }
 
-// The cells of all positions but the one before the last `before`, and these; if more than `allowed`
-// positions have none.
-Status Forward::catch_up(Sequence& sequence, std::size_t allowed, std::uint32_t before) {
+// The cells of all but the last position, if more than `allowed` positions have none.
+Status Forward::catch_up(Sequence& sequence, std::size_t allowed) {
   if (late(sequence) <= allowed) return {};
-  const std::size_t wide = network_.residual.wide(), count = late(sequence) - 1 - before;
+  const std::size_t wide = network_.residual.wide(), count = late(sequence) - 1;
   const auto after = std::span(sequence.history_).subspan(sequence.draft_cells_ + 1);
   for (std::size_t done = 0; done < count;) {
     const std::size_t rows = std::min(count - done, kDraftRows);
@@ -294,6 +290,10 @@ Status Forward::catch_up(Sequence& sequence, std::size_t allowed, std::uint32_t 
       sequence.residuals_.begin() + static_cast<std::ptrdiff_t>(count * wide));
   sequence.residuals_.shrink_to_fit();  // it may have held a prompt's chunk
   return {};
+}
+
+Status Forward::catch_up_after_prompt(Sequence& sequence) {
+  return drafts_ ? catch_up(sequence, kLateCells) : Status();
 }
 
 Status Forward::draft(std::span<const DraftStep> steps, std::span<float> logits) {

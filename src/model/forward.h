@@ -107,9 +107,14 @@ class Forward {
   };
   Status draft(std::span<const DraftStep> steps, std::span<float> logits);
   const DraftVocabulary* drafts() const { return drafts_; }
-  // Computes the draft block's cells that are late, if they are more than a window's rows: what the
-  // next draft() would do first.
-  Status catch_up(Sequence& sequence) { return catch_up(sequence, kMaxTentative + 1); }
+  // Positions whose draft cells are not computed yet.
+  std::size_t late(const Sequence& sequence) const {
+    return sequence.residuals_.size() / network_.residual.wide();
+  }
+  // Computes those of all but the last position: what the next draft() would do first.
+  Status catch_up(Sequence& sequence) { return catch_up(sequence, 1); }
+  // The same, if they are so many that the next read() would do it.
+  Status catch_up_after_prompt(Sequence& sequence);
 
   // Says early which tokens a sequence will probably read next, so that their n-gram rows are there
   // in time. The first `known` of `tokens` are being read already. Never waits.
@@ -128,10 +133,7 @@ class Forward {
   void feed_forward(const Block& block);
   void keep_residuals(std::span<const Rows> window);
   Status draft_window(std::span<const WindowPart> parts, std::span<const float> wide);
-  Status catch_up(Sequence& sequence, std::size_t allowed, std::uint32_t before = 0);
-  std::size_t late(const Sequence& sequence) const {  // positions without a draft cell
-    return sequence.residuals_.size() / network_.residual.wide();
-  }
+  Status catch_up(Sequence& sequence, std::size_t allowed);
 
   const Network& network_;
   Backend& backend_;

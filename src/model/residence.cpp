@@ -9,9 +9,9 @@
 #include <mutex>
 #include <string>
 
-#include "base/memory.h"
 #include "base/checked.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/thread_pool.h"
 
 namespace strata {

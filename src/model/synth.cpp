@@ -122,6 +122,7 @@ Result<HyperParams> synth_params(const SynthOptions& o) {
   HyperParams p;
   p.name = fmt::format("synthetic {}, {} layers of {} experts", o.mix, o.layers, o.experts);
   p.layers = o.layers;
+  p.draft_layers = o.draft_block ? 1 : 0;
   p.hidden = 2560;
   p.vocabulary = o.vocabulary;
   p.context = 262144;
@@ -196,16 +197,9 @@ class Planner {
     for (std::uint32_t l = 0; l < p_.layers; ++l) {
       const std::string at = fmt::format("blk.{}.", l);
       if (l == ngram.layer) ngrams(at);
-      residual(at + "hc_attn");
-      add(at + "hc_attn_inject", {p_.wide(), p_.streams}, Part::inject);
-      if (p_.kinds[l] == LayerKind::qsa)
-        attention(at);
-      else
-        delta_net(at);
-      residual(at + "hc_ffn");
-      add(at + "hc_ffn_inject", {p_.wide(), p_.streams}, Part::inject);
-      experts(at);
+      block(at, p_.kinds[l] == LayerKind::qsa);
     }
+    if (p_.draft_layers > 0) draft(fmt::format("blk.{}.", p_.layers));
     residual("output_hc");
     add("output", {p_.hidden, p_.vocabulary}, Part::head);
     return std::move(tensors_);
@@ -227,6 +221,26 @@ class Planner {
   }
   void convolution(const std::string& name, std::uint64_t taps, std::uint64_t channels) {
     vector(name + ".weight", {taps, channels}, 0.3f);
+  }
+
+  void block(const std::string& at, bool attends) {
+    residual(at + "hc_attn");
+    add(at + "hc_attn_inject", {p_.wide(), p_.streams}, Part::inject);
+    if (attends)
+      attention(at);
+    else
+      delta_net(at);
+    residual(at + "hc_ffn");
+    add(at + "hc_ffn_inject", {p_.wide(), p_.streams}, Part::inject);
+    experts(at);
+  }
+
+  void draft(const std::string& at) {
+    block(at, true);
+    norm(at + "nextn.enorm", p_.hidden);
+    norm(at + "nextn.hnorm", p_.wide());
+    add(at + "nextn.eh_proj", {2 * p_.hidden, p_.hidden}, Part::attention);
+    residual(at + "nextn.hc_head");
   }
 
   void residual(const std::string& at) {

@@ -63,6 +63,7 @@ struct SynthOptions {
   std::uint32_t used = 10;          // experts a token; no more than there are
   std::uint32_t vocabulary = 8192;  // 256 bytes, pairs of them, unused ones, three control tokens
   std::uint64_t ngram_rows = 5000;  // of a head of the n-gram table, up to the next primes
+  bool draft_block = false;         // with an MTP block behind the layers
   std::uint64_t seed = 1;
 };
 

@@ -178,7 +178,7 @@ template <class F, class Input>
 static void gemv(const std::byte* matrix, std::size_t row_bytes, std::size_t row_count,
                  std::size_t width, const QuantizedRow* x, float* const* y, std::size_t tokens,
                  const std::byte* after) {
-  constexpr std::size_t most = 2;
+  constexpr std::size_t most = 4;
   thread_local std::vector<Input> inputs;
   const std::size_t blocks = (width + kBlock - 1) / kBlock;
   inputs.resize(tokens * blocks);
@@ -202,10 +202,21 @@ static void gemv(const std::byte* matrix, std::size_t row_bytes, std::size_t row
       const std::size_t n = std::min(most, tokens - t);
       for (std::size_t i = 0; i < n; ++i) out[i] = y[t + i] + row;
       const Input* in = inputs.data() + t * blocks;
-      if (n == 2) {
-        gemv_lanes<F, 2>(rows, row_bytes, width, next, end, in, blocks, out, count);
-      } else {
-        gemv_lanes<F, 1>(rows, row_bytes, width, next, end, in, blocks, out, count);
+      const auto run = [&](auto together) {
+        gemv_lanes<F, together.value>(rows, row_bytes, width, next, end, in, blocks, out, count);
+      };
+      switch (n) {
+        case 1:
+          run(std::integral_constant<std::size_t, 1>());
+          break;
+        case 2:
+          run(std::integral_constant<std::size_t, 2>());
+          break;
+        case 3:
+          run(std::integral_constant<std::size_t, 3>());
+          break;
+        default:
+          run(std::integral_constant<std::size_t, 4>());
       }
       t += n;
     }
