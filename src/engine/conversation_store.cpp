@@ -109,8 +109,15 @@ ConversationStore::Checkpoint* ConversationStore::least_useful() const {
   return least;
 }
 
+bool ConversationStore::worth_saving(const Checkpoint& checkpoint) const {
+  if (!save_ || checkpoint.saved) return false;
+  return checkpoint.children == 0 || std::any_of(all_.begin(), all_.end(), [&](const auto& other) {
+           return other->parent == &checkpoint && other->children == 0;
+         });
+}
+
 void ConversationStore::evict(Checkpoint& checkpoint) {
-  if (save_ && !checkpoint.saved && checkpoint.children == 0) save_(checkpoint.sequence);
+  if (worth_saving(checkpoint)) save_(checkpoint.sequence);
   ++evicted_;
   remove(checkpoint);
 }
@@ -139,8 +146,8 @@ bool ConversationStore::save_some(std::size_t most) {
   bool some = false;
   for (const auto& checkpoint : all_) {
     if (most == 0) break;
-    if (checkpoint->saved || checkpoint->children > 0) continue;
-    if (save_) save_(checkpoint->sequence);
+    if (!worth_saving(*checkpoint)) continue;
+    save_(checkpoint->sequence);
     checkpoint->saved = some = true;
     --most;
   }

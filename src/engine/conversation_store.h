@@ -36,14 +36,14 @@ class ConversationStore {
   // Takes a settled sequence in (a fork, or one that has ended). One of the same tokens stays
   // instead. `saved`: the disk has it.
   void keep(Sequence sequence, bool saved);
-  // Before a checkpoint that the disk does not have goes. Not called for those of one beginning
-  // with more tokens.
+  // Called with checkpoints that are worth it and that the disk does not have: before they go, and
+  // by save_some(). Worth it are the ends of conversations and what stands right before them: the
+  // opening of the last answer, for clients do not always send an answer back as it was.
   void on_evict(std::function<void(Sequence&)> save) { save_ = std::move(save); }
 
   // Drops the least useful ones until at least `bytes` are free; what it could free.
   std::uint64_t free(std::uint64_t bytes);
-  // Calls save() for the checkpoints that nothing goes on from and the disk does not have; at most
-  // `most`. False when there was none.
+  // Saves at most `most` of them. False when there was none.
   bool save_some(std::size_t most);
   // Drops those whose tokens begin with these; how many.
   std::size_t forget(std::span<const TokenId> beginning);
@@ -69,6 +69,7 @@ class ConversationStore {
   std::uint64_t own_bytes(const Checkpoint& checkpoint) const;
   double use(const Checkpoint& checkpoint) const;
   Checkpoint* least_useful() const;
+  bool worth_saving(const Checkpoint& checkpoint) const;
   void evict(Checkpoint& checkpoint);
   void remove(Checkpoint& checkpoint);
 
