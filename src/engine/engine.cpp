@@ -141,8 +141,34 @@ Status check_scores(const Request& request, const EngineFacts& facts) {
 
 }  // namespace
 
+namespace {
+
+Status check_thinking(const ThinkingLimit& limit, const EngineFacts& facts) {
+  if (limit.budget == 0)
+    return fail(ErrorCode::invalid_argument,
+                "a thinking budget of no tokens; at least 1 is needed");
+  if (limit.wrap_up.size() > kMaxWrapUp) {
+    return fail(ErrorCode::invalid_argument, "a wrap-up of {} tokens; at most {} are allowed",
+                limit.wrap_up.size(), kMaxWrapUp);
+  }
+  const auto end = limit.wrap_up.end();
+  if (std::find(limit.wrap_up.begin(), end, limit.close) == end)
+    return fail(ErrorCode::invalid_argument, "the wrap-up does not end the thinking");
+  for (const TokenId id : limit.wrap_up) {
+    if (id < 0 || static_cast<std::uint32_t>(id) >= facts.vocabulary) {
+      return fail(ErrorCode::invalid_argument,
+                  "the wrap-up holds token id {}, outside the vocabulary of {}", id,
+                  facts.vocabulary);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 Status check_request(const Request& request, const EngineFacts& facts) {
   STRATA_TRY(validate(request.sampling));
+  if (request.thinking) STRATA_TRY(check_thinking(*request.thinking, facts));
   STRATA_TRY(check_scores(request, facts));
   if (request.drafts.value_or(0) > kMaxDrafts) {
     return fail(ErrorCode::invalid_argument, "{} drafts; at most {} tokens are guessed at a time",

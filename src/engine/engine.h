@@ -58,6 +58,18 @@ struct LogitBias {
 inline constexpr float kBan = -100.0f;
 inline constexpr std::uint32_t kMaxTopLogprobs = 20;
 
+// Thinking that is brought to an end when it takes too long: at the budget, at the next token that
+// ends no character in the middle and lies in no call, the engine writes the wrap-up itself. It
+// counts as output like any other token.
+struct ThinkingLimit {
+  TokenId open = -1, close = -1;            // the tokens around it
+  bool begun = false;                       // the prompt ends inside it
+  std::uint32_t budget = 0;                 // tokens, at least 1
+  std::vector<TokenId> wrap_up;             // holds `close`; at most kMaxWrapUp
+  TokenId call_open = -1, call_close = -1;  // the tokens around a call; -1: there are none
+};
+inline constexpr std::size_t kMaxWrapUp = 256;
+
 struct Request {
   std::vector<TokenId> prompt;  // at least one id, all inside the vocabulary
   Sampling sampling;
@@ -67,6 +79,9 @@ struct Request {
   // How many alternatives Listener::chances reports for each generated token; absent: none at all.
   std::optional<std::uint32_t> logprobs;
   bool prompt_logprobs = false;  // also for the prompt's tokens; reads it in small windows
+  std::optional<ThinkingLimit> thinking;
+  std::uint32_t repeat_limit =
+      0;  // one token so often in a row ends the answer as `length`; 0: off
   // Most tokens guessed at a time, at most kMaxDrafts; absent: as the engine was started. Changes
   // the speed only.
   std::optional<std::uint32_t> drafts;
@@ -98,6 +113,7 @@ struct Completion {
   double prompt_seconds = 0;
   double decode_seconds = 0;
   RowCounts ngram_rows;        // how the n-gram rows of its tokens were found
+  bool thinking_cut = false;   // ThinkingLimit was reached
   std::uint32_t rounds = 0;    // windows in which it was decoded
   std::uint32_t drafted = 0;   // tokens guessed in them
   std::uint32_t accepted = 0;  // of these, right

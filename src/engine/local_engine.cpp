@@ -89,6 +89,7 @@ Result<RequestId> LocalEngine::submit(Request request, std::shared_ptr<Listener>
   job->prompt = job->completion.prompt_tokens = prompt;
   job->tokens = std::move(request.prompt);
   job->chain = SamplingChain(request);
+  if (request.thinking) job->thinking = ThinkingWatch(*request.thinking, parts_.tokenizer);
   job->request = std::move(request);
   job->listener = std::move(listener);
   job->submitted = monotonic_seconds();
@@ -371,12 +372,25 @@ void LocalEngine::guess(Round& round) {
     decoding.push_back(slice.job);
   }
   round.sequences = static_cast<std::uint32_t>(decoding.size());
-  if (drafter_.may_draft() && !decoding.empty()) drafter_.guess(decoding);
+  std::vector<Job*> open;
+  for (Job* job : decoding)
+    if (!guess_forced(*job)) open.push_back(job);
+  if (drafter_.may_draft() && !open.empty()) drafter_.guess(open);
   for (Job* job : decoding) {
     round.trial = round.trial || job->guesses.trial;
     job->window.assign(1, job->tokens.back());
     job->window.insert(job->window.end(), job->guesses.tokens.begin(), job->guesses.tokens.end());
   }
+}
+
+// What must be written anyway is read together, as guesses that are right for certain.
+bool LocalEngine::guess_forced(Job& job) {
+  const auto forced = job.thinking.forced();
+  if (forced.empty()) return false;
+  const std::uint32_t left = job.limit - job.generated() - 1;
+  const auto some = forced.first(std::min<std::size_t>({forced.size(), left, kMaxTentative}));
+  job.guesses.tokens.assign(some.begin(), some.end());
+  return true;
 }
 
 // Rows of the slice whose logits are wanted; they are its last ones.
@@ -490,7 +504,8 @@ bool LocalEngine::decode(Job& job, std::span<const float> logits, Round& round) 
   job.read = job.sequence->tokens();
   round.tokens += right + 1;
   drafter_.judge(job, right, more);
-  count(job.completion, right, static_cast<std::uint32_t>(guesses.size()));
+  const auto guessed = static_cast<std::uint32_t>(job.guesses.kinds.size());  // none if forced
+  count(job.completion, std::min(right, guessed), guessed);
   if (more) forward_.prefetch(*job.sequence, std::span(job.tokens).last(1));
   if (parts_.trace) {
     parts_.trace->part({job.id, position, static_cast<std::uint32_t>(job.window.size()), true,
@@ -502,17 +517,29 @@ bool LocalEngine::decode(Job& job, std::span<const float> logits, Round& round) 
 // Picks, reports; false at the end.
 bool LocalEngine::take_token(Job& job, std::span<const float> logits) {
   Completion& done = job.completion;
-  const TokenId id = job.chain.pick(logits, job.tokens);
+  const auto forced = job.thinking.forced();
+  if (!forced.empty() && !done.thinking_cut) {
+    done.thinking_cut = true;
+    // Without room for an answer behind it the wrap-up is of no use.
+    if (job.limit - done.generated_tokens <= forced.size()) {
+      done.reason = FinishReason::length;
+      return false;
+    }
+  }
+  const TokenId id = forced.empty() ? job.chain.pick(logits, job.tokens) : forced.front();
   const auto& stops = job.request.stop_ids;
   if (std::find(stops.begin(), stops.end(), id) != stops.end()) {
     done.reason = FinishReason::stop;
     return false;
   }
+  job.repeated = id == job.tokens.back() ? job.repeated + 1 : 1;
   job.tokens.push_back(id);
+  job.thinking.wrote(id);
   ++done.generated_tokens;
   if (const auto top = job.request.logprobs) job.listener->chances(chances_of(logits, id, *top));
   job.listener->token(id);
-  if (done.generated_tokens < job.limit) return true;
+  const std::uint32_t often = job.request.repeat_limit;
+  if (done.generated_tokens < job.limit && (often == 0 || job.repeated < often)) return true;
   done.reason = FinishReason::length;
   return false;
 }

@@ -55,6 +55,7 @@ class LocalEngine final : public Engine {
   void collect_loads(Lock& lock);
   void run_round(Lock& lock);
   void guess(Round& round);
+  static bool guess_forced(Job& job);
   Status read_window(Round& round);
   void prefetch_chunk(const Job& job, std::uint32_t tokens);
   bool advance(const Slice& slice, std::span<const float> logits, Round& round);

@@ -90,7 +90,15 @@ WireWriter& WireWriter::request(const Request& value) {
     u32(static_cast<std::uint32_t>(bias.id)).f32(bias.bias);
   }
   u32(value.logprobs.value_or(kNone)).u8(value.prompt_logprobs ? 1 : 0);
-  return u32(value.drafts.value_or(kNone)).u8(value.keep ? 1 : 0);
+  u32(value.drafts.value_or(kNone)).u8(value.keep ? 1 : 0).u32(value.repeat_limit);
+  u8(value.thinking ? 1 : 0);
+  if (!value.thinking) return *this;
+  const ThinkingLimit& limit = *value.thinking;
+  for (const TokenId id : {limit.open, limit.close, limit.call_open, limit.call_close})
+    u32(static_cast<std::uint32_t>(id));
+  u8(limit.begun ? 1 : 0).u32(limit.budget);
+  put_ids(*this, limit.wrap_up);
+  return *this;
 }
 
 WireWriter& WireWriter::error(const Error& value) {
@@ -101,6 +109,7 @@ WireWriter& WireWriter::completion(const Completion& value) {
   u8(static_cast<std::uint8_t>(value.reason)).error(value.error);
   u32(value.prompt_tokens).u32(value.cached_tokens).u32(value.cached_disk_tokens);
   u32(value.generated_tokens).u32(value.rounds).u32(value.drafted).u32(value.accepted);
+  u8(value.thinking_cut ? 1 : 0);
   return f64(value.queue_seconds).f64(value.prompt_seconds).f64(value.decode_seconds);
 }
 
@@ -199,6 +208,15 @@ Request WireReader::request() {
   value.prompt_logprobs = u8() != 0;
   if (const std::uint32_t drafts = u32(); drafts != kNone) value.drafts = drafts;
   value.keep = u8() != 0;
+  value.repeat_limit = u32();
+  if (u8() == 0) return value;
+  ThinkingLimit& limit = value.thinking.emplace();
+  for (TokenId* id : {&limit.open, &limit.close, &limit.call_open, &limit.call_close})
+    *id = static_cast<TokenId>(u32());
+  limit.begun = u8() != 0;
+  limit.budget = u32();
+  limit.wrap_up.resize(count(4));
+  for (TokenId& id : limit.wrap_up) id = static_cast<TokenId>(u32());
   return value;
 }
 
@@ -222,6 +240,7 @@ Completion WireReader::completion() {
        {&value.cached_tokens, &value.cached_disk_tokens, &value.generated_tokens, &value.rounds,
         &value.drafted, &value.accepted})
     *count = u32();
+  value.thinking_cut = u8() != 0;
   for (double* seconds : {&value.queue_seconds, &value.prompt_seconds, &value.decode_seconds}) {
     *seconds = f64();
     if (!(std::isfinite(*seconds) && *seconds >= 0)) failed_ = true;
