@@ -1,4 +1,6 @@
 // A conversation's next prompt begins with what the engine has read and written, token by token.
+#include <thread>
+
 #include "tests/server/api_fixture.h"
 
 namespace strata::server::testing {
@@ -191,6 +193,35 @@ TEST_F(PromptReuseTest, RefusedRequestsAreForgotten) {
   client().post("/tokenize", R"({"content":"<|im_start|>Hello"})");
   client().post("/apply-template", body(""));
   EXPECT_EQ(counters().entries, 1u);
+}
+
+TEST_F(PromptReuseTest, ConversationsAtTheSameTimeDoNotMix) {
+  const Script bytes{.text = std::string(kAnswer), .bytes = true};
+  engine_->script({bytes});
+  constexpr std::size_t kClients = 4, kTurns = 4;
+  const auto first = [](std::size_t i) { return fmt::format("I am client {}", i); };
+  std::vector<std::thread> clients;
+  for (std::size_t i = 0; i < kClients; ++i) {
+    clients.emplace_back([&, i] {
+      std::string messages =
+          json::serialize(json::array{{{"role", "user"}, {"content", first(i)}}});
+      for (std::size_t turn = 0; turn < kTurns; ++turn) {
+        const RawResponse response = chat("", messages);
+        ASSERT_EQ(response.status, 200u) << response.body;
+        messages = continued(messages, response);
+      }
+    });
+  }
+  for (auto& one : clients) one.join();
+  for (std::size_t i = 0; i < kClients; ++i) {
+    std::optional<std::size_t> before;
+    for (std::size_t request = 0; request < kClients * kTurns; ++request) {
+      if (engine_->prompt(request).find(first(i) + "<") == std::string::npos) continue;
+      EXPECT_TRUE(!before || begins_with(request, read_and_written(*before, bytes)));
+      before = request;
+    }
+    EXPECT_TRUE(before);
+  }
 }
 
 TEST_F(PromptReuseTest, WithoutRepliesIdsAreThoseOfTheText) {
