@@ -53,6 +53,7 @@ Value message_value(jinja::Budget& budget, const Message& message) {
   }
   if (!message.tool_calls.empty()) {
     std::vector<Value> calls;
+    calls.reserve(message.tool_calls.size());
     for (const ToolCall& call : message.tool_calls) {
       calls.push_back(tool_call_value(budget, call));
     }
@@ -77,6 +78,7 @@ Result<Variables> make_variables(const Conversation& conversation, const Templat
   try {
     jinja::Budget budget{jinja::Limits{}};
     std::vector<Value> messages;
+    messages.reserve(conversation.messages.size());
     for (const Message& message : conversation.messages) {
       messages.push_back(message_value(budget, message));
     }
