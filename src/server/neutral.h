@@ -24,7 +24,7 @@ struct Generation {
   std::vector<std::string> stops;  // cut the answer's text; thinking and calls are left alone
   std::optional<std::uint32_t> logprobs;  // alternatives of each token; absent: no probabilities
   std::uint32_t choices = 1;              // answers; the i-th is drawn with seed + i
-  bool one_shot = false;                  // nothing of the prompt is kept for later ones
+  bool one_shot = false;                  // nothing of it is kept for later requests
 };
 
 struct ChatRequest : Generation {

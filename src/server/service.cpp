@@ -249,9 +249,9 @@ Answer<Prepared> Service::fit(Generation& request, std::vector<TokenId> prompt,
   work.stop_ids = facts().stop_ids;
   work.logit_bias = std::move(request.logit_bias);
   work.logprobs = request.logprobs;
+  work.keep = !request.one_shot;
   prepared.run.stops = std::move(request.stops);
   prepared.choices = request.choices;
-  prepared.one_shot = request.one_shot;
   return prepared;
 }
 
@@ -302,7 +302,7 @@ Answer<std::vector<RequestId>> Service::start(
   for (std::size_t i = 0; i < observers.size(); ++i) {
     RunOptions options = prepared.run;
     options.on_end = [totals = totals_, encoder = encoder_, prompt,
-                      keep = !prepared.one_shot](const ChatResult& result) {
+                      keep = prepared.work.keep](const ChatResult& result) {
       if (keep) encoder->remember_reply(*prompt, result.ids);
       const std::lock_guard inner(totals->mutex);
       ServiceCounters& counters = totals->counters;

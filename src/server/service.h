@@ -73,7 +73,6 @@ struct Prepared {
   Request work;
   RunOptions run;
   std::uint32_t choices = 1;
-  bool one_shot = false;
 };
 
 class Service {

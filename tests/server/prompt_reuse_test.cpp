@@ -168,6 +168,8 @@ TEST_F(PromptReuseTest, TextCompletions) {
   EXPECT_TRUE(begins_with(2, read_and_written(0, bytes)));
   complete("<|im_start|>Twice ", R"(,"cache_prompt":false)");
   EXPECT_EQ(counters().held_bytes, before.held_bytes);
+  EXPECT_TRUE(engine_->request(1).keep);
+  EXPECT_FALSE(engine_->request(2).keep);  // in the engine, too
   complete("<|im_start|>Twice " + text);
   EXPECT_EQ(engine_->request(4).prompt, engine_->tokenizer().encode("<|im_start|>Twice " + text));
 }
