@@ -33,7 +33,36 @@ Result<Sequence> ConversationStore::start(Forward& forward, std::span<const Toke
   if (!best) return forward.new_sequence();
   for (Checkpoint* used = best; used; used = used->parent) used->used = clock_;
   best->used = ++clock_;
-  return forward.fork(best->sequence);
+  uncount(*best);
+  auto copy = forward.fork(best->sequence);
+  count(*best);
+  return copy;
+}
+
+void ConversationStore::count(Checkpoint& checkpoint) {
+  checkpoint.own = checkpoint.sequence.own_bytes();
+  checkpoint.pages = checkpoint.sequence.pages();
+  bytes_ += checkpoint.own;
+  for (const SequenceState::Page& page : checkpoint.pages)
+    if (++pages_[page.get()] == 1) bytes_ += page_bytes_;
+}
+
+// Also lets go of its pages, so that the sequence can write to those that nobody else has.
+void ConversationStore::uncount(Checkpoint& checkpoint) {
+  bytes_ -= checkpoint.own;
+  for (const SequenceState::Page& page : checkpoint.pages) {
+    const auto at = pages_.find(page.get());
+    if (--at->second > 0) continue;
+    bytes_ -= page_bytes_;
+    pages_.erase(at);
+  }
+  checkpoint.pages.clear();
+}
+
+void ConversationStore::save(Checkpoint& checkpoint) {
+  uncount(checkpoint);
+  save_(checkpoint.sequence);
+  count(checkpoint);
 }
 
 void ConversationStore::keep(Sequence sequence, bool saved) {
@@ -48,13 +77,10 @@ void ConversationStore::keep(Sequence sequence, bool saved) {
   sequence.trim();
   auto added = std::make_unique<Checkpoint>();
   added->sequence = std::move(sequence);
-  added->pages = added->sequence.pages();
   added->used = ++clock_;
   added->saved = saved;
   link(*added);
-  bytes_ += added->sequence.own_bytes();
-  for (const SequenceState::Page& page : added->pages)
-    if (++pages_[page.get()] == 1) bytes_ += page_bytes_;
+  count(*added);
   all_.push_back(std::move(added));
   while (bytes_ > limit_ || all_.size() > kMostCheckpoints) evict(*least_useful());
 }
@@ -80,7 +106,7 @@ void ConversationStore::link(Checkpoint& added) {
 
 // Bytes that nobody else in the store has.
 std::uint64_t ConversationStore::own_bytes(const Checkpoint& checkpoint) const {
-  std::uint64_t bytes = checkpoint.sequence.own_bytes();
+  std::uint64_t bytes = checkpoint.own;
   for (const SequenceState::Page& page : checkpoint.pages)
     if (pages_.at(page.get()) == 1) bytes += page_bytes_;
   return bytes;
@@ -117,7 +143,7 @@ bool ConversationStore::worth_saving(const Checkpoint& checkpoint) const {
 }
 
 void ConversationStore::evict(Checkpoint& checkpoint) {
-  if (worth_saving(checkpoint)) save_(checkpoint.sequence);
+  if (worth_saving(checkpoint)) save(checkpoint);
   ++evicted_;
   remove(checkpoint);
 }
@@ -126,13 +152,7 @@ void ConversationStore::remove(Checkpoint& checkpoint) {
   for (const auto& other : all_)
     if (other->parent == &checkpoint) other->parent = checkpoint.parent;
   if (checkpoint.parent) checkpoint.parent->children += checkpoint.children - 1;
-  bytes_ -= checkpoint.sequence.own_bytes();
-  for (const SequenceState::Page& page : checkpoint.pages) {
-    const auto at = pages_.find(page.get());
-    if (--at->second > 0) continue;
-    bytes_ -= page_bytes_;
-    pages_.erase(at);
-  }
+  uncount(checkpoint);
   std::erase_if(all_, [&](const auto& held) { return held.get() == &checkpoint; });
 }
 
@@ -147,7 +167,7 @@ bool ConversationStore::save_some(std::size_t most) {
   for (const auto& checkpoint : all_) {
     if (most == 0) break;
     if (!worth_saving(*checkpoint)) continue;
-    save_(checkpoint->sequence);
+    save(*checkpoint);
     checkpoint->saved = some = true;
     --most;
   }

@@ -56,6 +56,9 @@ class ConversationStore {
  private:
   struct Checkpoint {
     Sequence sequence;
+    // What counts for it. Saving and forking a sequence may do what was put off, after which it has
+    // other pages and another size.
+    std::uint64_t own = 0;  // bytes, all but pages
     std::vector<SequenceState::Page> pages;
     std::uint64_t used = 0;        // the clock when it was used last
     Checkpoint* parent = nullptr;  // the longest one that it begins with
@@ -66,6 +69,9 @@ class ConversationStore {
   };
   Checkpoint* find(std::span<const TokenId> prompt) const;
   void link(Checkpoint& added);
+  void count(Checkpoint& checkpoint);
+  void uncount(Checkpoint& checkpoint);
+  void save(Checkpoint& checkpoint);
   std::uint64_t own_bytes(const Checkpoint& checkpoint) const;
   double use(const Checkpoint& checkpoint) const;
   Checkpoint* least_useful() const;
