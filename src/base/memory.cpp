@@ -1,5 +1,6 @@
 #include "base/memory.h"
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -66,6 +67,10 @@ std::uint64_t of_groups() {
 }
 
 }  // namespace
+
+void return_unused_memory() {
+  ::malloc_trim(0);
+}
 
 std::uint64_t available_memory() {
   return std::min(of_machine(), of_groups());

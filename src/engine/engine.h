@@ -181,6 +181,8 @@ struct EngineOptions {
   DraftOptions drafts;
   CacheOptions cache;
   std::string trace_path;  // JSON lines of every round (docs/trace.md); empty: none
+  // For tests: bytes of memory that are free, in the machine's place.
+  std::function<std::uint64_t()> test_memory;
 };
 
 // Fixed while the engine lives.

@@ -36,6 +36,7 @@ struct Job {
   std::optional<Sequence> sequence;  // once it runs
   std::unique_ptr<ConversationLoad> load;
   bool loading = false;             // it waits for the disk
+  bool starved = false;             // there is no memory for it until another ends
   std::uint32_t reserved = 0;       // tokens that it has memory for
   std::vector<std::uint32_t> cuts;  // positions where a prompt's window ends, ascending
   std::uint32_t tail = 0;           // last rows of the prompt, before which a checkpoint is taken

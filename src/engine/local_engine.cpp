@@ -157,9 +157,10 @@ void LocalEngine::rest(Lock& lock) {
   const auto needed = [&] {
     const auto& running = scheduler_.running();
     const auto& waiting = scheduler_.waiting();
-    return stopping_ || loaded_ || (!blocked_ && scheduler_.next_waiting()) ||
-           std::any_of(running.begin(), running.end(),
-                       [](const auto& job) { return !job->loading || job->cancelled; }) ||
+    return stopping_ || next_waiting() ||
+           std::any_of(
+               running.begin(), running.end(),
+               [](const auto& job) { return !job->loading || job->cancelled || loaded(*job); }) ||
            std::any_of(waiting.begin(), waiting.end(), is_cancelled);
   };
   while (!wake_.wait_for(lock, kIdle, needed)) {
@@ -188,8 +189,22 @@ void LocalEngine::drop_cancelled(Lock& lock) {
   for (const RequestId id : scheduler_.cancelled()) finish(lock, id, FinishReason::cancelled);
 }
 
+// Whether the disk has given a job its beginning, and it may try to start from it.
+bool LocalEngine::loaded(const Job& job) {
+  return job.loading && !job.starved && job.load->ready();
+}
+
+// Nobody overtakes those for which there is no memory.
+Job* LocalEngine::next_waiting() {
+  const auto starved = [](const auto& job) { return job->starved; };
+  const auto& running = scheduler_.running();
+  if (std::any_of(running.begin(), running.end(), starved)) return nullptr;
+  Job* job = scheduler_.next_waiting();
+  return job && !job->starved ? job : nullptr;
+}
+
 void LocalEngine::start_waiting(Lock& lock) {
-  while (Job* job = blocked_ ? nullptr : scheduler_.next_waiting()) {
+  while (Job* job = next_waiting()) {
     lock.unlock();
     // What the disk has is asked for before the request starts; the others go on meanwhile.
     const auto prompt = std::span<const TokenId>(job->tokens).first(job->prompt);
@@ -198,8 +213,7 @@ void LocalEngine::start_waiting(Lock& lock) {
       load = conversations_->load(prompt, [this] {
         {
           const std::lock_guard inner(mutex_);
-          loaded_ = true;
-        }
+        }  // so that whoever is about to wait hears it
         wake_.notify_all();
       });
     }
@@ -210,7 +224,6 @@ void LocalEngine::start_waiting(Lock& lock) {
       job->load = std::move(load);
       job->loading = true;
       scheduler_.start();
-      if (job->load->ready()) loaded_ = true;
       continue;
     }
     lock.unlock();
@@ -219,7 +232,7 @@ void LocalEngine::start_waiting(Lock& lock) {
     if (status) {
       scheduler_.start();
     } else if (status.error().code == ErrorCode::unavailable) {
-      blocked_ = true;  // until one of the others has ended
+      job->starved = true;
     } else {
       finish(lock, job->id, FinishReason::error, status.error());
     }
@@ -228,18 +241,17 @@ void LocalEngine::start_waiting(Lock& lock) {
 
 // What the disk gave: those requests start now.
 void LocalEngine::collect_loads(Lock& lock) {
-  loaded_ = false;
   std::vector<Job*> ready;
   for (const auto& job : scheduler_.running())
-    if (job->loading && job->load->ready()) ready.push_back(job.get());
+    if (loaded(*job)) ready.push_back(job.get());
   for (Job* job : ready) {
     lock.unlock();
     const Status status = begin(*job);
-    const bool later = !status && status.error().code == ErrorCode::unavailable;
-    if (!later) job->load.reset();
+    job->starved = !status && status.error().code == ErrorCode::unavailable;
+    if (!job->starved) job->load.reset();
     lock.lock();
-    job->loading = later;
-    if (!status && !later) finish(lock, job->id, FinishReason::error, status.error());
+    job->loading = job->starved;
+    if (!status && !job->starved) finish(lock, job->id, FinishReason::error, status.error());
   }
 }
 
@@ -260,13 +272,9 @@ void LocalEngine::report_queue(Lock& lock) {
 // first.
 Status LocalEngine::begin(Job& job) {
   const auto prompt = std::span<const TokenId>(job.tokens).first(job.prompt);
-  const bool fresh = job.request.prompt_logprobs;  // the logits of every token are wanted
-  const std::uint32_t had = fresh      ? 0
-                            : job.load ? job.load->tokens()
-                                       : conversations_->cached(prompt);
-  STRATA_TRY(find_room(job, had));
+  STRATA_TRY(find_room(job));
   Conversations::Start start;
-  if (fresh) {
+  if (job.request.prompt_logprobs) {  // the logits of every token are wanted
     STRATA_ASSIGN(start.sequence, forward_.new_sequence());
   } else {
     STRATA_ASSIGN(start, conversations_->start(prompt, job.load.get()));
@@ -294,26 +302,39 @@ std::uint64_t LocalEngine::promised_bytes() const {
   return tokens / parts_.backend->page_tokens() * parts_.backend->page_bytes();
 }
 
-// Memory for a job, of whose tokens `had` stand in pages already.
-Status LocalEngine::find_room(const Job& job, std::uint32_t had) {
+// What could be promised to another one.
+std::uint64_t LocalEngine::free_memory() const {
+  const std::uint64_t free = options_.test_memory ? options_.test_memory() : available_memory();
+  return free - std::min(free, promised_bytes() + kMemoryFloor);
+}
+
+// Memory for a job, but for the pages of what it starts from. Conversations make room for it, its
+// own beginning perhaps among them.
+Status LocalEngine::find_room(const Job& job) {
+  const auto prompt = std::span<const TokenId>(job.tokens).first(job.prompt);
   const std::uint32_t page_tokens = parts_.backend->page_tokens();
-  const std::uint64_t pages = (job.prompt + job.limit) / page_tokens + 1 - had / page_tokens;
-  const std::uint64_t needed = pages * parts_.backend->page_bytes() + forward_.saved_state_bytes();
-  const auto room = [&] {
-    const std::uint64_t free = available_memory(), taken = promised_bytes() + kMemoryFloor;
-    return free - std::min(free, taken);
-  };
-  std::uint64_t free = room();
-  if (free < needed && conversations_->free(needed - free) > 0) free = room();
-  if (free >= needed) return {};
+  std::uint64_t needed = 0, free = 0;
+  do {
+    const std::uint32_t had = job.request.prompt_logprobs ? 0
+                              : job.load                  ? job.load->tokens()
+                                                          : conversations_->cached(prompt);
+    const std::uint64_t pages = (job.prompt + job.limit) / page_tokens + 1 - had / page_tokens;
+    needed = pages * parts_.backend->page_bytes() + forward_.saved_state_bytes();
+    free = free_memory();
+    if (free >= needed) return {};
+    return_unused_memory();
+    free = free_memory();
+    if (free >= needed) return {};
+  } while (conversations_->free(needed - free) > 0);
   const auto& running = scheduler_.running();
   if (std::any_of(running.begin(), running.end(),
                   [](const auto& r) { return r->sequence.has_value(); }))
     return fail(ErrorCode::unavailable, "no memory until others end");
+  constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
   return fail(ErrorCode::exhausted,
               "{} tokens of prompt and answer need {} MiB of memory and {} are free; ask for fewer "
               "tokens, or start with a smaller --ctx",
-              job.prompt + job.limit, needed >> 20, free >> 20);
+              job.prompt + job.limit, (needed + kMiB - 1) / kMiB, free / kMiB);
 }
 
 // --- a round ------------------------------------------------------------------------------------
@@ -562,7 +583,8 @@ void LocalEngine::count(Completion& completion, std::uint32_t right, std::uint32
 void LocalEngine::finish(Lock& lock, RequestId id, FinishReason reason, Error error) {
   const std::unique_ptr<Job> job = scheduler_.remove(id);
   if (!job) return;
-  blocked_ = false;
+  for (const auto& other : scheduler_.running()) other->starved = false;
+  if (!scheduler_.waiting().empty()) scheduler_.waiting().front()->starved = false;
   Completion& done = job->completion;
   done.reason = reason;
   done.error = std::move(error);

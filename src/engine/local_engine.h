@@ -47,10 +47,13 @@ class LocalEngine final : public Engine {
   void work();
   void rest(Lock& lock);
   void drop_cancelled(Lock& lock);
+  static bool loaded(const Job& job);
+  Job* next_waiting();
   void start_waiting(Lock& lock);
   void report_queue(Lock& lock);
   Status begin(Job& job);
-  Status find_room(const Job& job, std::uint32_t had);
+  Status find_room(const Job& job);
+  std::uint64_t free_memory() const;
   std::uint64_t promised_bytes() const;
   void collect_loads(Lock& lock);
   void run_round(Lock& lock);
@@ -91,8 +94,6 @@ class LocalEngine final : public Engine {
   EngineCounters counters_;
   RequestId last_id_ = 0;
   bool stopping_ = false;
-  bool loaded_ = false;   // the disk has given something
-  bool blocked_ = false;  // the first that waits has no memory until another ends
 
   std::thread worker_;  // last: starts when everything stands
 };

@@ -7,24 +7,12 @@
 #include <numeric>
 #include <random>
 
-#include "engine/engine.h"
-#include "tests/engine/tiny_model.h"
+#include "tests/engine/answers.h"
 
 namespace strata {
 namespace {
 
-using test::Collector;
-
-// What a request gave, bits of its probabilities included.
-struct Answer {
-  std::vector<TokenId> tokens;
-  std::vector<float> logprobs;
-  Completion completion;
-  bool operator==(const Answer& other) const {
-    return tokens == other.tokens && logprobs == other.logprobs &&
-           completion.reason == other.completion.reason;
-  }
-};
+using namespace test;
 
 class SameTokens : public testing::Test {
  protected:
@@ -40,34 +28,6 @@ class SameTokens : public testing::Test {
     EXPECT_TRUE(engine) << engine.error().message;
     return engine ? std::move(*engine) : nullptr;
   }
-  static EngineOptions without_drafts_and_cache() {
-    EngineOptions options;
-    options.drafts.depth = 0;
-    options.cache.ram_bytes = 0;
-    return options;
-  }
-
-  static std::shared_ptr<Collector> submit(Engine& engine, Request request) {
-    auto collector = std::make_shared<Collector>();
-    request.logprobs = 3;
-    const auto id = engine.submit(std::move(request), collector);
-    EXPECT_TRUE(id) << id.error().message;
-    return collector;
-  }
-  static Answer wait(Collector& collector) {
-    Answer answer;
-    answer.completion = collector.wait();
-    answer.tokens = collector.tokens();
-    for (const TokenChances& chances : collector.all_chances()) {
-      answer.logprobs.push_back(chances.chosen.logprob);
-      for (const auto& other : chances.top) answer.logprobs.push_back(other.logprob);
-    }
-    return answer;
-  }
-  static Answer run(Engine& engine, Request request) {
-    return wait(*submit(engine, std::move(request)));
-  }
-
   // Prompts that repeat themselves, so that all sources have something to guess.
   static Request request(std::mt19937& random) {
     Request r;
