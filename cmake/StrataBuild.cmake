@@ -82,10 +82,11 @@ function(strata_program name)
   target_link_libraries(${name} PRIVATE strata_options ${ARG_LINK})
 endfunction()
 
-# strata_tests(FOLDER): tests/FOLDER/*_test.cpp as the program test_FOLDER, run by ctest; and each
+# strata_tests(FOLDER [LINK ...]): tests/FOLDER/*_test.cpp as the program test_FOLDER, run by ctest; and each
 # tests/FOLDER/NAME_main.cpp as the program FOLDER_NAME, which scripts of tests/peers use; tests of
 # the folder find its path in STRATA_HELPER_NAME.
 function(strata_tests folder)
+  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${folder}/*_test.cpp)
   if(NOT sources)
     return()
@@ -99,7 +100,7 @@ function(strata_tests folder)
   if(TARGET strata_${folder})
     target_link_libraries(test_${folder} PRIVATE strata_${folder})
   else()
-    target_link_libraries(test_${folder} PRIVATE strata_base)
+    target_link_libraries(test_${folder} PRIVATE strata_base ${ARG_LINK})
   endif()
   target_link_libraries(test_${folder} PRIVATE strata_options GTest::gtest_main GTest::gmock)
   if(TARGET strata AND (folder STREQUAL "cli"))
