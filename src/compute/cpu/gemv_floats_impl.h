@@ -150,17 +150,23 @@ struct GemvWords {
   static constexpr std::size_t bytes = 8 * 34;
   static constexpr int zero = 0;
   static constexpr bool minima = false, words = true;
+  static constexpr const CodeOrder& order = kInOrder;
   struct Row {
     Zmm codes[8];
     __m128i d;
   };
+  // Vectors 2 j and 2 j + 1: the first and the second half of groups 2 j and 2 j + 1.
   STRATA_INLINE void load(const q::Byte* block, Row& row) {
+    const auto half = [](const q::Byte* p) {
+      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    };
     alignas(16) std::uint16_t d[8];
-    for (std::size_t g = 0; g < 8; ++g) {
-      const q::Byte* group = block + 34 * g;
-      row.codes[g] =
-          _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(group + 2)));
-      std::memcpy(&d[g], group, 2);
+    for (std::size_t j = 0; j < 4; ++j) {
+      const q::Byte *a = block + 68 * j, *b = a + 34;
+      row.codes[2 * j] = _mm512_cvtepi8_epi16(_mm256_set_m128i(half(b + 2), half(a + 2)));
+      row.codes[2 * j + 1] = _mm512_cvtepi8_epi16(_mm256_set_m128i(half(b + 18), half(a + 18)));
+      std::memcpy(&d[2 * j], a, 2);
+      std::memcpy(&d[2 * j + 1], b, 2);
     }
     row.d = _mm_load_si128(reinterpret_cast<const __m128i*>(d));
   }
@@ -169,7 +175,13 @@ struct GemvWords {
 template <class F>
 STRATA_INLINE void float_input(const QuantizedRow& x, std::size_t at, FloatInput& in) {
   if constexpr (F::words) {
-    for (std::size_t g = 0; g < 8; ++g) in.values[g] = load_zmm(x.words + at + 32 * g);
+    const auto half = [](const std::int16_t* p) {
+      return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    };
+    for (std::size_t j = 0; j < 8; ++j) {
+      const std::int16_t* first = x.words + at + 64 * (j / 2) + 16 * (j % 2);
+      in.values[j] = _mm512_inserti64x4(_mm512_castsi256_si512(half(first)), half(first + 32), 1);
+    }
     std::memcpy(in.scale, x.scales + at / 32, sizeof in.scale);
     return;
   } else {
@@ -193,22 +205,7 @@ STRATA_INLINE Zmm group_sums(const typename F::Row& a, const typename F::Row& b,
   };
   const Zmm none = _mm512_setzero_si512();
   const auto add = [](const Zmm& p, const Zmm& q) { return _mm512_add_epi32(p, q); };
-  if constexpr (F::words) {
-    // Vector g: group g.
-    const auto eights = [&](const Row& row) {
-      Zmm u[2];
-      for (int i = 0; i < 2; ++i) {
-        Zmm v[4];
-        for (int j = 0; j < 4; ++j) v[j] = dot(row, none, 4 * i + j);
-        const Zmm p = add(_mm512_unpacklo_epi32(v[0], v[1]), _mm512_unpackhi_epi32(v[0], v[1]));
-        const Zmm q = add(_mm512_unpacklo_epi32(v[2], v[3]), _mm512_unpackhi_epi32(v[2], v[3]));
-        u[i] = add(_mm512_unpacklo_epi64(p, q), _mm512_unpackhi_epi64(p, q));
-      }
-      return add(_mm512_shuffle_i32x4(u[0], u[1], 0x88), _mm512_shuffle_i32x4(u[0], u[1], 0xdd));
-    };
-    const Zmm ea = eights(a), eb = eights(b);
-    return add(_mm512_shuffle_i32x4(ea, eb, 0x88), _mm512_shuffle_i32x4(ea, eb, 0xdd));
-  } else if constexpr (&F::order == &kSplitOrder) {
+  if constexpr (&F::order == &kSplitOrder) {
     // 128-bit lane i of vectors 0, 1: group i, of vectors 2, 3: group 4 + i.
     const auto pairs = [&](const Row& row) {
       const Zmm p = dot(row, dot(row, none, 0), 1), q = dot(row, dot(row, none, 2), 3);
@@ -232,7 +229,13 @@ STRATA_INLINE Zmm group_sums(const typename F::Row& a, const typename F::Row& b,
     // Vector j: group 2 j in its lower half, 2 j + 1 in its upper.
     const auto fours = [&](const Row& row) {
       Zmm v[4];
-      for (int j = 0; j < 4; ++j) v[j] = dot(row, none, j);
+      for (int j = 0; j < 4; ++j) {
+        if constexpr (F::words) {
+          v[j] = dot(row, dot(row, none, 2 * j), 2 * j + 1);
+        } else {
+          v[j] = dot(row, none, j);
+        }
+      }
       const Zmm p = add(_mm512_unpacklo_epi32(v[0], v[1]), _mm512_unpackhi_epi32(v[0], v[1]));
       const Zmm q = add(_mm512_unpacklo_epi32(v[2], v[3]), _mm512_unpackhi_epi32(v[2], v[3]));
       return add(_mm512_unpacklo_epi64(p, q), _mm512_unpackhi_epi64(p, q));
