@@ -168,7 +168,18 @@ Status check_thinking(const ThinkingLimit& limit, const EngineFacts& facts) {
 
 Status check_request(const Request& request, const EngineFacts& facts) {
   STRATA_TRY(validate(request.sampling));
+  STRATA_TRY(validate(request.dry));
   if (request.thinking) STRATA_TRY(check_thinking(*request.thinking, facts));
+  if (request.banned_strings.size() > kMaxBannedStrings) {
+    return fail(ErrorCode::invalid_argument, "{} banned strings; at most {} are allowed",
+                request.banned_strings.size(), kMaxBannedStrings);
+  }
+  for (const std::string& text : request.banned_strings) {
+    if (text.empty() || text.size() > kMaxBannedBytes) {
+      return fail(ErrorCode::invalid_argument, "a banned string of {} bytes; allowed is 1 to {}",
+                  text.size(), kMaxBannedBytes);
+    }
+  }
   STRATA_TRY(check_scores(request, facts));
   if (request.drafts.value_or(0) > kMaxDrafts) {
     return fail(ErrorCode::invalid_argument, "{} drafts; at most {} tokens are guessed at a time",
@@ -176,7 +187,8 @@ Status check_request(const Request& request, const EngineFacts& facts) {
   }
   if (request.prompt.empty())
     return fail(ErrorCode::invalid_argument, "the prompt is empty; at least one token is needed");
-  for (const std::vector<TokenId>* ids : {&request.prompt, &request.stop_ids}) {
+  for (const std::vector<TokenId>* ids :
+       {&request.prompt, &request.stop_ids, &request.dry.breakers}) {
     for (const TokenId id : *ids) {
       if (id < 0 || static_cast<std::uint32_t>(id) >= facts.vocabulary) {
         return fail(ErrorCode::invalid_argument, "token id {} is outside the vocabulary of {}", id,

@@ -32,8 +32,8 @@
 
 namespace strata {
 
-// Applied in this order: biases of the request, penalties (sampling_chain.h), then top_k, top_p,
-// min_p, temperature and the pick.
+// Applied in this order: biases of the request, penalties, DRY, banned strings (sampling_chain.h),
+// then top_k, top_p, min_p, temperature and the pick.
 struct Sampling {
   float temperature = 0.0f;  // 0 = greedy (lowest id wins ties)
   std::int32_t top_k = 0;    // 0 = all
@@ -50,6 +50,18 @@ struct Sampling {
 };
 // The sentence that names the field, its value and the allowed range, or success.
 Status validate(const Sampling& sampling);
+
+// "Don't repeat yourself": a token that would make the end of the sequence repeat an earlier run of
+// `length` tokens, at least `allowed_length` of them, loses multiplier * base^(length -
+// allowed_length). Runs do not reach over breakers.
+struct DryPenalty {
+  float multiplier = 0;  // 0 = off
+  float base = 1.75f;
+  std::int32_t allowed_length = 2;
+  std::int32_t last_n = -1;  // tokens looked at; -1 = all
+  std::vector<TokenId> breakers;
+};
+Status validate(const DryPenalty& dry);
 
 struct LogitBias {
   TokenId id = 0;
@@ -69,6 +81,7 @@ struct ThinkingLimit {
   TokenId call_open = -1, call_close = -1;  // the tokens around a call; -1: there are none
 };
 inline constexpr std::size_t kMaxWrapUp = 256;
+inline constexpr std::size_t kMaxBannedStrings = 64, kMaxBannedBytes = 256;
 
 struct Request {
   std::vector<TokenId> prompt;  // at least one id, all inside the vocabulary
@@ -76,6 +89,10 @@ struct Request {
   std::uint32_t max_tokens = 0;       // 0 = the room that is left in the context
   std::vector<TokenId> stop_ids;      // generation ends when one is sampled; it is not reported
   std::vector<LogitBias> logit_bias;  // at most one for an id, and not a ban of every id
+  DryPenalty dry;
+  // Texts that the answer must not hold: a token that would complete one is never picked. At most
+  // kMaxBannedStrings, not empty, of kMaxBannedBytes at most.
+  std::vector<std::string> banned_strings;
   // How many alternatives Listener::chances reports for each generated token; absent: none at all.
   std::optional<std::uint32_t> logprobs;
   bool prompt_logprobs = false;  // also for the prompt's tokens; reads it in small windows

@@ -88,7 +88,7 @@ Result<RequestId> LocalEngine::submit(Request request, std::shared_ptr<Listener>
   job->limit = request.max_tokens > 0 ? request.max_tokens : facts_.context - prompt;
   job->prompt = job->completion.prompt_tokens = prompt;
   job->tokens = std::move(request.prompt);
-  job->chain = SamplingChain(request);
+  job->chain = SamplingChain(request, prompt, parts_.tokenizer);
   if (request.thinking) job->thinking = ThinkingWatch(*request.thinking, parts_.tokenizer);
   job->request = std::move(request);
   job->listener = std::move(listener);

@@ -90,6 +90,18 @@ Status validate(const Sampling& s) {
   return {};
 }
 
+Status validate(const DryPenalty& dry) {
+  const auto bad = [](const char* name, double value, const char* range) {
+    return fail(ErrorCode::invalid_argument, "{} is {}, allowed is {}", name, value, range);
+  };
+  if (!(dry.multiplier >= 0 && dry.multiplier <= 100))
+    return bad("dry_multiplier", dry.multiplier, "0 (off) to 100");
+  if (!(dry.base >= 1 && dry.base <= 100)) return bad("dry_base", dry.base, "1 to 100");
+  if (dry.allowed_length < 1) return bad("dry_allowed_length", dry.allowed_length, "1 or more");
+  if (dry.last_n < -1) return bad("dry_penalty_last_n", dry.last_n, "-1 (all), 0 (none) or more");
+  return {};
+}
+
 // In lanes that the compiler makes vectors of.
 float largest(std::span<const float> values) {
   constexpr std::size_t lanes = 16;

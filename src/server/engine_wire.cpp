@@ -91,6 +91,12 @@ WireWriter& WireWriter::request(const Request& value) {
   }
   u32(value.logprobs.value_or(kNone)).u8(value.prompt_logprobs ? 1 : 0);
   u32(value.drafts.value_or(kNone)).u8(value.keep ? 1 : 0).u32(value.repeat_limit);
+  f32(value.dry.multiplier).f32(value.dry.base);
+  u32(static_cast<std::uint32_t>(value.dry.allowed_length));
+  u32(static_cast<std::uint32_t>(value.dry.last_n));
+  put_ids(*this, value.dry.breakers);
+  u32(static_cast<std::uint32_t>(value.banned_strings.size()));
+  for (const std::string& banned : value.banned_strings) text(banned);
   u8(value.thinking ? 1 : 0);
   if (!value.thinking) return *this;
   const ThinkingLimit& limit = *value.thinking;
@@ -209,6 +215,14 @@ Request WireReader::request() {
   if (const std::uint32_t drafts = u32(); drafts != kNone) value.drafts = drafts;
   value.keep = u8() != 0;
   value.repeat_limit = u32();
+  value.dry.multiplier = f32();
+  value.dry.base = f32();
+  value.dry.allowed_length = static_cast<std::int32_t>(u32());
+  value.dry.last_n = static_cast<std::int32_t>(u32());
+  value.dry.breakers.resize(count(4));
+  for (TokenId& id : value.dry.breakers) id = static_cast<TokenId>(u32());
+  value.banned_strings.resize(count(4));
+  for (std::string& banned : value.banned_strings) banned = text();
   if (u8() == 0) return value;
   ThinkingLimit& limit = value.thinking.emplace();
   for (TokenId* id : {&limit.open, &limit.close, &limit.call_open, &limit.call_close})

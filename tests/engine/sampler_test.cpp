@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/sampling_chain.h"
+#include "tests/engine/tiny_model.h"
 
 namespace strata {
 namespace {
@@ -131,8 +132,9 @@ TEST(SamplingChain, PenaltiesAndBiasesByHand) {
   request.sampling.repetition_penalty = 2;
   request.logit_bias = {{1, 8}};  // 3 + 8, then halved: less than 7
   logits = {4, 3, -1, 7};
-  EXPECT_EQ(SamplingChain(request).pick(logits, history), 3);
-  EXPECT_EQ(SamplingChain(request).pick(logits, {}), 1);
+  const Tokenizer tokenizer = test::byte_tokenizer();
+  EXPECT_EQ(SamplingChain(request, 0, tokenizer).pick(logits, history), 3);
+  EXPECT_EQ(SamplingChain(request, 0, tokenizer).pick(logits, {}), 1);
   EXPECT_EQ(SamplingChain().pick(logits, history), 3);
 }
 
@@ -145,6 +147,63 @@ TEST(SamplingChain, WindowsLongerThanTheSequenceAreTheWholeSequence) {
     penalty_hook(s)->apply(logits, std::vector<TokenId>{0, 2});
     EXPECT_THAT(logits, testing::ElementsAre(0, 1, 0));
   }
+}
+
+// Against the definition, place by place.
+TEST(SamplingChain, DryLooksAtTheLongestRepeatedRun) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 300; ++round) {
+    DryPenalty dry;
+    dry.multiplier = 0.8f;
+    dry.base = 1.5f;
+    dry.allowed_length = 1 + static_cast<std::int32_t>(random() % 3);
+    dry.last_n = random() % 3 == 0 ? static_cast<std::int32_t>(random() % 30) : -1;
+    if (random() % 2 == 0) dry.breakers = {0};
+    std::vector<TokenId> history;
+    for (std::size_t i = random() % 60; i > 0; --i)
+      history.push_back(static_cast<TokenId>(random() % 4));
+    std::vector<float> logits(4, 1.0f), expected = logits;
+    dry_hook(dry)->apply(logits, history);
+
+    if (dry.last_n >= 0 && history.size() > static_cast<std::size_t>(dry.last_n))
+      history.erase(history.begin(), history.end() - dry.last_n);
+    std::vector<int> longest(4, 0);
+    for (std::size_t at = 0; at + 1 < history.size(); ++at) {
+      int run = 0;
+      while (static_cast<std::size_t>(run) <= at &&
+             history[at - static_cast<std::size_t>(run)] ==
+                 history[history.size() - 1 - static_cast<std::size_t>(run)] &&
+             (dry.breakers.empty() || history[at - static_cast<std::size_t>(run)] != 0))
+        ++run;
+      int& best = longest[static_cast<std::size_t>(history[at + 1])];
+      best = std::max(best, run);
+    }
+    for (std::size_t id = 0; id < 4; ++id)
+      if (longest[id] >= dry.allowed_length)
+        expected[id] -= static_cast<float>(0.8f * std::pow(1.5, longest[id] - dry.allowed_length));
+    for (std::size_t id = 0; id < 4; ++id) ASSERT_NEAR(logits[id], expected[id], 1e-4) << round;
+  }
+}
+
+TEST(SamplingChain, BannedStringsNeverComeToBe) {
+  const Tokenizer tokenizer = test::byte_tokenizer();
+  const auto banned = [&](std::vector<std::string> strings, std::string_view text,
+                          std::size_t prompt = 0) {
+    const auto history = tokenizer.encode(text, Specials::none);
+    std::vector<float> logits(tokenizer.size(), 1.0f);
+    banned_strings_hook(std::move(strings), prompt, tokenizer)->apply(logits, history);
+    std::string ids;
+    for (std::size_t id = 0; id < logits.size(); ++id)
+      if (std::isinf(logits[id])) ids += tokenizer.bytes(static_cast<TokenId>(id));
+    return ids;
+  };
+  EXPECT_EQ(banned({"abc"}, "xab"), "c");
+  EXPECT_EQ(banned({"abc"}, "xa"), "");
+  EXPECT_EQ(banned({"abc", "bd"}, "ab"), "cd");
+  EXPECT_EQ(banned({"aab"}, "aaa"), "b");
+  EXPECT_EQ(banned({"z"}, "anything"), "z");
+  EXPECT_EQ(banned({"abc"}, "ab", 1), "");  // the prompt's part does not count
+  EXPECT_EQ(banned({"<|im_end|>"}, ""), "<|im_end|>");
 }
 
 TEST(Chances, AreALogSoftmaxWithTiesById) {

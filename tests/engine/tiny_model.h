@@ -47,6 +47,10 @@ inline std::string byte_tokenizer_json() {
   return boost::json::serialize(root);
 }
 
+inline Tokenizer byte_tokenizer() {
+  return std::move(Tokenizer::from_tokenizer_json(byte_tokenizer_json()).value());
+}
+
 inline std::unique_ptr<Converted> tiny_model() {
   return convert({golden_dir() + "/tiny-a"}, {}, {}, {{"tokenizer.json", byte_tokenizer_json()}});
 }
