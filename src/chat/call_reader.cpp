@@ -13,6 +13,8 @@ constexpr std::string_view kParameterEnd = "</parameter>";
 constexpr std::string_view kCallEnd = "</tool_call>";
 // Behind a newline it may end a value: what must not be streamed before it is decided.
 constexpr std::string_view kValueEnd = "\n</parameter>";
+// A call of this name wraps calls in a call.
+constexpr std::string_view kEnvelope = "tool_call";
 constexpr std::size_t kMaxName = 256;
 
 bool is_blank(char c) {
@@ -23,6 +25,16 @@ std::string trim(std::string_view text) {
   while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
   while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
   return std::string(text);
+}
+
+// Without a character at the end that a limit has cut.
+void drop_cut_character(std::string& text) {
+  std::size_t at = text.size();
+  while (at > 0 && (static_cast<unsigned char>(text[at - 1]) & 0xC0) == 0x80) --at;
+  if (at == 0) return;
+  const auto lead = static_cast<unsigned char>(text[at - 1]);
+  const std::size_t size = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  if (text.size() - (at - 1) < size) text.resize(at - 1);
 }
 
 }  // namespace
@@ -37,18 +49,22 @@ std::size_t CallReader::feed(std::string_view text) {
     step(text[taken++]);
   }
   if (state_ == State::value) stream_value(safe_end());
+  if (state_ == State::value_end) stream_value(value_end());
   return taken;
 }
 
 void CallReader::step(char c) {
-  if (status_ == Status::undecided) raw_ += c;
+  if (status_ == Status::undecided) {
+    raw_ += c;
+    if (raw_.size() > kMaxHeld) return break_off();
+  }
   switch (state_) {
     case State::opening:
       return step_opening(c);
     case State::name:
       return step_name(c);
-    case State::between:
-      return step_between(c);
+    case State::named:
+      return step_named(c);
     case State::parameter_name:
       return step_parameter_name(c);
     case State::value:
@@ -79,10 +95,11 @@ void CallReader::step_name(char c) {
   }
   call_.name = trim(call_.name);
   if (call_.name.empty() || call_.name.find('\n') != std::string::npos) return break_off();
-  state_ = State::between;
+  if (call_.name == kEnvelope && !types_.declares(kEnvelope)) return break_off();
+  state_ = State::named;
 }
 
-void CallReader::step_between(char c) {
+void CallReader::step_named(char c) {
   if (pending_.empty() && is_blank(c)) return;
   pending_ += c;
   if (pending_ == kParameter) {
@@ -94,14 +111,13 @@ void CallReader::step_between(char c) {
     announce();
     finish_function();
   } else if (!kParameter.starts_with(pending_) && !kFunctionEnd.starts_with(pending_)) {
-    if (status_ == Status::undecided) return break_off();
-    pending_.assign(c == '<' ? 1 : 0, '<');
+    break_off();
   }
 }
 
 void CallReader::announce() {
-  if (status_ == Status::announced) return;
   status_ = Status::announced;
+  fresh_ = false;
   raw_.clear();
   call_.id = new_id_();
   events_.push_back({OutputEvent::Kind::tool_call_begin, index_, call_.id, call_.name, {}});
@@ -118,12 +134,13 @@ void CallReader::emit(std::string text) {
 }
 
 void CallReader::step_parameter_name(char c) {
-  if (c != '>') {
+  if (c != '>' && (c != '\n' || trim(parameter_).empty())) {
     if (parameter_.size() < kMaxName) parameter_ += c;
     return;
   }
+  drop_cut_character(parameter_);
   parameter_ = trim(parameter_);
-  value_.clear();
+  value_.assign(c == '\n' ? 1 : 0, '\n');
   streamed_ = 0;
   state_ = State::value;
   start_parameter();
@@ -150,7 +167,10 @@ void CallReader::step_value(char c) {
 
 void CallReader::step_value_end(char c) {
   value_ += c;
-  if (pending_.empty() && is_blank(c)) return;
+  if (pending_.empty() && is_blank(c)) {
+    if (value_.size() - value_stop_ > kMaxHeld) state_ = State::value;
+    return;
+  }
   pending_ += c;
   if (pending_ == kParameter || pending_ == kFunctionEnd) {
     const bool more = pending_ == kParameter;

@@ -2,8 +2,14 @@
 //   <function=NAME> <parameter=P> VALUE </parameter> ... </function> </tool_call>
 //
 // A call is announced when a parameter or </function> follows its name; until then it can still
-// turn out to be prose (`broken`). From then on it is a call: text that does not belong between its
-// parameters is skipped. It is whole at </function>. Text is looked at once, so the time is linear.
+// turn out to be prose (`broken`). It is whole at </function>. Text is looked at once, so the time
+// is linear.
+//
+// A parameter ends at the first </parameter> that is followed, behind white space, by another
+// <parameter= or by </function>; the same letters elsewhere belong to the value. One newline at
+// each end of a value is dropped. Of a repeated parameter the first value stays. A line break ends
+// a parameter's name whose '>' is missing. A call of "tool_call" itself, where no tool has that
+// name, is an envelope that the model made up: prose.
 #pragma once
 
 #include <boost/json.hpp>
@@ -31,11 +37,17 @@ class CallReader {
   // `new_id` gives ids for calls; the first call of this block has index `first_index`.
   CallReader(const ToolTypes& types, std::size_t first_index, std::function<std::string()> new_id);
 
+  // Most text that is held back undecided: in front of a call's announcement, and white space
+  // behind a possible end of a value. More of it decides for prose and for the value.
+  static constexpr std::size_t kMaxHeld = 32768;
+
   // Reads at most `text`, which must be whole characters; the number of bytes it took. Less than
   // all only when it is closed or broken.
   std::size_t feed(std::string_view text);
   Status status() const { return status_; }
 
+  // No call of this block was announced yet.
+  bool fresh() const { return fresh_; }
   // All text of the current call so far, if it is not announced: what to print of a broken one.
   const std::string& raw() const { return raw_; }
   // Behind a whole call: text read in search of </tool_call> that was something else.
@@ -48,12 +60,12 @@ class CallReader {
   const std::string& name() const { return call_.name; }
 
  private:
-  enum class State { opening, name, between, parameter_name, value, value_end, after };
+  enum class State { opening, name, named, parameter_name, value, value_end, after };
 
   void step(char c);
   void step_opening(char c);
   void step_name(char c);
-  void step_between(char c);
+  void step_named(char c);
   void step_parameter_name(char c);
   void step_value(char c);
   void step_value_end(char c);
@@ -72,6 +84,7 @@ class CallReader {
   const ToolTypes& types_;
   std::size_t index_;
   std::function<std::string()> new_id_;
+  bool fresh_ = true;
   State state_ = State::opening;
   Status status_ = Status::undecided;
   std::string raw_;

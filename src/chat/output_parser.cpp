@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::string_view kLiterals[] = {"<think>", "</think>", "<tool_call>", "</tool_call>"};
 constexpr std::string_view kSpaces = " \t\r\n";
+constexpr std::string_view kQuotationMarks = "\"'`";
 
 template <class Marker>
 std::string_view literal(Marker marker) {
@@ -49,8 +50,7 @@ std::vector<OutputEvent> OutputParser::feed(TokenId id) {
     take_text(utf8_.flush());
     if (state_ != State::call) {
       // The possible beginning of another marker was text after all.
-      const std::string text = std::exchange(pending_, {});
-      state_ == State::thinking ? put_thinking(text) : put(content_, text);
+      put_text(std::exchange(pending_, {}));
     }
     take_marker(static_cast<Marker>(i));
     return std::exchange(events_, {});
@@ -87,31 +87,58 @@ std::size_t OutputParser::unfinished_marker(std::string_view text) const {
   return longest;
 }
 
+// Without tokens of their own, markers may be quoted: "the </think>" ends nothing.
+OutputParser::Quoted OutputParser::quoted(std::size_t at, Marker marker) const {
+  if (marker != Marker::think_end || state_ != State::thinking) return Quoted::no;
+  const char before = at > 0 ? pending_[at - 1] : last_;
+  if (before == 0 || kQuotationMarks.find(before) == std::string_view::npos) return Quoted::no;
+  const std::size_t next = at + literal(marker).size();
+  if (next == pending_.size()) return Quoted::undecided;
+  return pending_[next] == '\n' || pending_[next] == '\r' ? Quoted::no : Quoted::yes;
+}
+
 void OutputParser::take_text(std::string_view text) {
   pending_ += text;
   while (!pending_.empty()) {
     if (state_ == State::call) {
-      const std::string fed = std::exchange(pending_, {});
-      const std::size_t taken = reader_->feed(fed);
-      if (call_in_thinking_) held_text_ += std::string_view(fed).substr(0, taken);
-      pending_ = fed.substr(taken);
-      after_call_text();
+      feed_call();
       continue;
     }
     const auto marker = text_markers_ ? find_marker(pending_) : std::nullopt;
-    const std::size_t end =
-        marker ? marker->first
-               : pending_.size() - (text_markers_ ? unfinished_marker(pending_) : 0);
+    const Quoted quote = marker ? quoted(marker->first, marker->second) : Quoted::no;
+    std::size_t end = marker ? marker->first : pending_.size();
+    if (!marker && text_markers_) end -= unfinished_marker(pending_);
+    if (quote == Quoted::yes) end += literal(marker->second).size();
+    const bool taken = marker && quote == Quoted::no;
     const std::string plain = pending_.substr(0, end);
-    pending_.erase(0,
-                   end + (marker ? kLiterals[static_cast<std::size_t>(marker->second)].size() : 0));
-    state_ == State::thinking ? put_thinking(plain) : put(content_, plain);
-    if (!marker) return;
-    take_marker(marker->second);
+    pending_.erase(0, end + (taken ? literal(marker->second).size() : 0));
+    if (!plain.empty()) last_ = plain.back();
+    put_text(plain);
+    if (taken) {
+      last_ = '>';
+      take_marker(marker->second);
+    } else if (quote != Quoted::yes) {
+      return;
+    }
   }
 }
 
+void OutputParser::feed_call() {
+  std::size_t size = pending_.size();
+  if (call_in_thinking_) {
+    // Up to the limit of what is held, so that the limit does not depend on how the text is cut.
+    size = std::min(size, kMaxHeld + 1 - std::min(kMaxHeld, held_text_.size()));
+    while (size < pending_.size() && (pending_[size] & 0xC0) == 0x80) ++size;
+  }
+  const std::size_t taken = reader_->feed(std::string_view(pending_).substr(0, size));
+  if (taken > 0) last_ = pending_[taken - 1];
+  if (call_in_thinking_) held_text_ += std::string_view(pending_).substr(0, taken);
+  pending_.erase(0, taken);
+  after_call_text();
+}
+
 void OutputParser::put(Channel& channel, std::string_view text) {
+  channel.code.feed(text);
   if (!channel.started) {
     const std::size_t begin = text.find_first_not_of("\r\n");
     text.remove_prefix(std::min(begin, text.size()));
@@ -122,11 +149,17 @@ void OutputParser::put(Channel& channel, std::string_view text) {
   const std::size_t last = text.find_last_not_of(kSpaces);
   if (last == std::string_view::npos) {
     channel.held += text;
-    return;
+  } else {
+    channel.held += text.substr(0, last + 1);
+    put_held(channel);
+    channel.held = text.substr(last + 1);
   }
-  channel.held += text.substr(0, last + 1);
-  put_held(channel);
-  channel.held = text.substr(last + 1);
+  while (channel.held.size() > kMaxHeld) {
+    std::string rest = channel.held.substr(kMaxHeld + 1);
+    channel.held.resize(kMaxHeld + 1);
+    put_held(channel);
+    channel.held = std::move(rest);
+  }
 }
 
 void OutputParser::put_held(Channel& channel) {
@@ -144,12 +177,13 @@ void OutputParser::put_held(Channel& channel) {
 void OutputParser::put_thinking(std::string_view text) {
   if (held_text_.empty()) return put(thinking_, text);
   held_text_ += text;
-  if (!all_spaces(text) || held_text_.size() > kMaxHeldCall) release_held_calls();
+  if (!all_spaces(text) || held_text_.size() > kMaxHeld) release_held_calls();
 }
 
 void OutputParser::restart(Channel& channel) {
   channel.started = false;
   channel.held.clear();
+  channel.code.reset();
 }
 
 // --- markers ---
@@ -164,11 +198,9 @@ void OutputParser::take_marker(Marker marker) {
     if (!reopens && !(call_in_thinking_ && marker == Marker::think_end)) {
       return take_text(literal(marker));
     }
-    if (status == CallReader::Status::undecided && !call_in_thinking_) {
-      break_call();
-    } else {
-      put(content_, leave_call());
-    }
+    if (status == CallReader::Status::undecided && !call_in_thinking_) break_call();
+    if (state_ == State::call) put_text(leave_call());
+    put_text(std::exchange(pending_, {}));
   }
   state_ == State::thinking ? take_thinking_marker(marker) : take_content_marker(marker);
 }
@@ -183,7 +215,8 @@ void OutputParser::take_thinking_marker(Marker marker) {
     deliver_held_calls();
     restart(thinking_);
     state_ = State::content;
-  } else if (marker == Marker::call && options_.parse_calls && !types_.empty() && at_line_start()) {
+  } else if (marker == Marker::call && options_.parse_calls && !types_.empty() && at_line_start() &&
+             !thinking_.code.in_code()) {
     call_in_thinking_ = true;
     held_text_ += literal(Marker::call);
     open_call();
@@ -193,10 +226,12 @@ void OutputParser::take_thinking_marker(Marker marker) {
 }
 
 void OutputParser::take_content_marker(Marker marker) {
-  const bool text = marker == Marker::call && !options_.parse_calls;
+  const bool opens = marker == Marker::call || marker == Marker::think;
+  const bool text =
+      opens && ((marker == Marker::call && !options_.parse_calls) || content_.code.in_code());
   if (marker == Marker::call && !text) {
     open_call();
-  } else if (marker == Marker::think) {
+  } else if (marker == Marker::think && !text) {
     restart(content_);
     state_ = State::thinking;
   } else if (content_.started || text) {
@@ -232,17 +267,17 @@ void OutputParser::after_call_text() {
   }
 }
 
-// The block outside of thinking was no call: its text is content.
+// The block outside of thinking was no call (any more): its text is the answer's. What stands
+// behind the opener is looked at again.
 void OutputParser::break_call() {
-  std::string text(literal(Marker::call));
-  text += reader_->raw();
+  if (reader_->fresh()) put(content_, literal(Marker::call));
+  pending_.insert(0, reader_->raw());
   reader_.reset();
   state_ = State::content;
-  put(content_, text);
 }
 
 // The current call is over (or given up, if it was inside thinking that ends here). Returns text
-// of the answer that was read behind it.
+// that was read behind it.
 std::string OutputParser::leave_call() {
   const CallReader::Status status = reader_->status();
   const bool whole = status == CallReader::Status::whole || status == CallReader::Status::closed;
@@ -250,26 +285,36 @@ std::string OutputParser::leave_call() {
   reader_.reset();
   state_ = call_in_thinking_ ? State::thinking : State::content;
   if (!std::exchange(call_in_thinking_, false)) return leftover;
-  if (!whole || !leftover.empty()) release_held_calls();
-  return {};
+  if (whole) {
+    held_text_.resize(held_text_.size() - leftover.size());
+  } else {
+    release_held_calls();
+  }
+  return leftover;
 }
 
 void OutputParser::hold_call_in_thinking() {
   const CallReader::Status status = reader_->status();
+  const bool broken = status == CallReader::Status::broken;
   const bool undeclared =
       status != CallReader::Status::undecided && !types_.declares(reader_->name());
-  if (status == CallReader::Status::broken || undeclared || held_text_.size() > kMaxHeldCall) {
+  if (broken || undeclared || held_text_.size() > kMaxHeld) {
+    // What stands behind the opener of no call is looked at again.
+    const std::string again = broken ? reader_->raw() : "";
+    held_text_.resize(held_text_.size() - again.size());
     reader_.reset();
     call_in_thinking_ = false;
     state_ = State::thinking;
     release_held_calls();
+    pending_.insert(0, again);
   } else if (status == CallReader::Status::closed) {
-    leave_call();
+    pending_.insert(0, leave_call());
   }
 }
 
 void OutputParser::deliver_held_calls() {
   if (!held_events_.empty()) restart(content_);
+  rescued_ += held_calls_.size();
   std::ranges::move(held_events_, std::back_inserter(events_));
   std::ranges::move(held_calls_, std::back_inserter(message_.tool_calls));
   held_events_.clear();
@@ -279,6 +324,7 @@ void OutputParser::deliver_held_calls() {
 
 // They were quotes: their text is thinking.
 void OutputParser::release_held_calls() {
+  ++refused_;
   held_events_.clear();
   held_calls_.clear();
   put(thinking_, std::exchange(held_text_, {}));
@@ -290,24 +336,15 @@ std::vector<OutputEvent> OutputParser::finish(bool complete) {
   take_text(utf8_.flush());
   if (state_ == State::call) {
     const bool undecided = reader_->status() == CallReader::Status::undecided;
-    if (undecided && complete && !call_in_thinking_) {
-      break_call();
-    } else {
-      if (undecided && !call_in_thinking_) restart(content_);  // the space in front of it
-      put(content_, leave_call());
-    }
+    undecided && !call_in_thinking_ ? break_call() : put_text(leave_call());
   }
-  const std::string rest = std::exchange(pending_, {});
-  if (state_ == State::thinking) {
-    put_thinking(rest);
-    if (complete) {
-      deliver_held_calls();
-    } else if (!held_text_.empty()) {
-      release_held_calls();
-    }
-  } else {
-    put(content_, rest);
+  put_text(std::exchange(pending_, {}));
+  if (state_ == State::content) {
     put_held(content_);
+  } else if (complete) {
+    deliver_held_calls();
+  } else if (!held_text_.empty()) {
+    release_held_calls();
   }
   return std::exchange(events_, {});
 }

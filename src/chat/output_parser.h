@@ -2,12 +2,10 @@
 //
 // Markers (<think>, </think>, <tool_call>, </tool_call>) count only as tokens of their own; the
 // same letters inside ordinary tokens are text. (A vocabulary without such a token: then its
-// letters count.) Inside a call the XML form of the family is read: <function=NAME> <parameter=P>
-// VALUE </parameter> ... </function>. A parameter ends at the first
-// </parameter> that is followed by another <parameter= or by </function>; one newline at each end
-// of its value is dropped; of a repeated parameter the first value stays. Values are typed by the
-// tool's schema (tool_types.h). Time is linear in the text. A broken call never fails: its text
-// becomes content.
+// letters count, and a </think> behind a quotation mark or backtick is a quotation unless a line
+// break follows.) Inside a call the XML form of the family is read (call_reader.h); values are
+// typed by the tool's schema (tool_types.h). Time is linear in the text. A broken call never fails:
+// its text becomes content.
 //
 // What a reader may rely on:
 // - The texts of the events, joined by kind, are those of message(); the argument pieces of a call
@@ -15,11 +13,16 @@
 // - Line breaks around thinking, in front of the answer and behind calls are dropped, and so is
 //   white space before a call. Parts of the answer that a call or thinking separates are parted by
 //   a blank line, and so are several blocks of thinking.
-// - A call inside unclosed thinking counts if it starts a line, names a declared tool, and only
-//   white space, further calls, the end of thinking or the end of the answer follow. Otherwise it
-//   is part of the thinking.
-// - A call has a tool_call_end event if and only if it is in message(). One that was announced and
-//   never finished has none. Control tokens give no text.
+// - In the answer <tool_call> opens a call wherever it stands, but for code (code_tracker.h): there
+//   it is text, and so is <think>. So is a block without a call: whatever does not go on with
+//   <function=NAME> and <parameter= or </function>. The called tool need not be declared.
+// - A call inside unclosed thinking counts if it starts a line outside of code, names a declared
+//   tool, and only white space, further calls, the end of thinking or the end of the answer (not a
+//   cut one) follow. Otherwise it is part of the thinking. Until that is decided it is held back,
+//   up to 32,768 bytes; longer ones are thinking.
+// - A call has a tool_call_end event if and only if it is in message(). One that was announced (its
+//   first parameter has begun) and never finished has none; one that was not announced when the
+//   answer ends is text. Control tokens give no text.
 #pragma once
 
 #include <boost/json.hpp>
@@ -30,6 +33,7 @@
 #include <vector>
 
 #include "chat/call_reader.h"
+#include "chat/code_tracker.h"
 #include "chat/message.h"
 #include "chat/output_event.h"
 #include "chat/tool_types.h"
@@ -53,19 +57,22 @@ class OutputParser {
   OutputParser& operator=(const OutputParser&) = delete;
 
   // Events of one more token. Text is held back only while it may still be a marker, white space
-  // that a marker would drop, an undecided call, or an unfinished UTF-8 character.
+  // that a marker would drop, an undecided call, or an unfinished UTF-8 character: at most
+  // CallReader::kMaxHeld bytes of each.
   std::vector<OutputEvent> feed(TokenId id);
   // The model is done; what was held back comes out. `complete` is false when the answer was cut
-  // (length, cancel): an unfinished call is then dropped from the whole message.
+  // (length, cancel): calls inside unclosed thinking are then thinking.
   std::vector<OutputEvent> finish(bool complete);
 
   // The whole message so far (what a request that does not stream answers with).
   const Message& message() const { return message_; }
   bool in_thinking() const { return state_ == State::thinking || call_in_thinking_; }
+  // Calls inside unclosed thinking that were delivered, and texts held as such that were thinking.
+  std::size_t calls_rescued() const { return rescued_; }
+  std::size_t calls_refused() const { return refused_; }
 
  private:
-  // Calls inside thinking are held up to this many bytes; above it they are thinking.
-  static constexpr std::size_t kMaxHeldCall = 32768;
+  static constexpr std::size_t kMaxHeld = CallReader::kMaxHeld;
 
   enum class State { thinking, content, call };
   enum class Marker { think, think_end, call, call_end };
@@ -76,7 +83,8 @@ class OutputParser {
     OutputEvent::Kind kind;
     std::string& whole;
     bool started = false;  // since the last marker
-    std::string held;      // white space that a marker would drop
+    std::string held{};    // white space that a marker would drop
+    CodeTracker code{};    // of all text since the last marker
   };
 
   void take_text(std::string_view text);
@@ -86,16 +94,22 @@ class OutputParser {
   void put(Channel& channel, std::string_view text);
   void put_held(Channel& channel);
   void put_thinking(std::string_view text);
+  void put_text(std::string_view text) {
+    state_ == State::thinking ? put_thinking(text) : put(content_, text);
+  }
   void restart(Channel& channel);
   bool at_line_start() const;
   void open_call();
   void after_call_text();
   void break_call();
   std::string leave_call();
+  void feed_call();
   void hold_call_in_thinking();
   void deliver_held_calls();
   void release_held_calls();
   std::optional<std::pair<std::size_t, Marker>> find_marker(std::string_view text) const;
+  enum class Quoted { no, yes, undecided };
+  Quoted quoted(std::size_t at, Marker marker) const;
   std::size_t unfinished_marker(std::string_view text) const;
   std::string new_id();
 
@@ -109,14 +123,17 @@ class OutputParser {
   State state_ = State::content;
   Utf8Stream utf8_;
   std::string pending_;  // text not looked at yet, or the beginning of a marker
-  Channel thinking_{OutputEvent::Kind::reasoning, message_.reasoning_content, false, {}};
-  Channel content_{OutputEvent::Kind::content, message_.content, false, {}};
+  char last_ = 0;        // the character in front of pending_
+  Channel thinking_{OutputEvent::Kind::reasoning, message_.reasoning_content};
+  Channel content_{OutputEvent::Kind::content, message_.content};
 
   std::optional<CallReader> reader_;  // in state call
   bool call_in_thinking_ = false;
   std::string held_text_;  // of calls inside thinking, as written
   std::vector<OutputEvent> held_events_;
   std::vector<ToolCall> held_calls_;
+  std::size_t rescued_ = 0;
+  std::size_t refused_ = 0;
   std::vector<OutputEvent> events_;
 };
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
+#include <utility>
 
 #include "base/json.h"
 
@@ -14,8 +16,10 @@ namespace {
 
 namespace json = boost::json;
 
-// References and unions are followed this deep; deeper ones count as untyped.
-constexpr int kSchemaDepth = 8;
+// References and unions are followed this deep, and so many schemas are read for one parameter
+// (a recursive schema with many choices has no end otherwise); the rest counts as untyped.
+constexpr int kSchemaDepth = 16;
+constexpr int kSchemaVisits = 2000;
 
 const json::value* find(const json::object& object, std::string_view key) {
   const auto found = object.find(key);
@@ -65,31 +69,101 @@ void allow_value(ParameterType& type, const json::value& value) {
   }
 }
 
+bool is_whole(double number) {
+  return std::abs(number) < 9e15 && std::equal_to<double>()(number, std::trunc(number));
+}
+
+ParameterType untyped() {
+  ParameterType type;
+  type.any = true;
+  return type;
+}
+
+// What either of two types allows.
+void join(ParameterType& type, const ParameterType& other) {
+  type.any |= other.any;
+  type.string |= other.string;
+  type.integer |= other.integer;
+  type.number |= other.number;
+  type.boolean |= other.boolean;
+  type.null |= other.null;
+  type.array |= other.array;
+  type.object |= other.object;
+  type.words.insert(type.words.end(), other.words.begin(), other.words.end());
+}
+
+// What both types allow.
+void meet(ParameterType& type, const ParameterType& other) {
+  if (other.any) return;
+  if (type.any) {
+    type = other;
+    return;
+  }
+  type.string &= other.string;
+  type.integer =
+      (type.integer && (other.integer || other.number)) || (type.number && other.integer);
+  type.number &= other.number;
+  type.boolean &= other.boolean;
+  type.null &= other.null;
+  type.array &= other.array;
+  type.object &= other.object;
+  if (type.words.empty()) type.words = other.words;
+}
+
+// Reads parts of one schema, which its references mean.
 class SchemaReader {
  public:
-  explicit SchemaReader(const json::object& root) : root_(root) {}
+  explicit SchemaReader(const json::value& root) : root_(root) {}
 
-  void read(ParameterType& type, const json::value& schema, int depth) const {
-    const json::object* object = schema.if_object();
-    if (!object || depth > kSchemaDepth) {
-      type.any = true;
-      return;
-    }
-    if (const json::value* nullable = find(*object, "nullable")) {
-      if (nullable->is_bool() && nullable->get_bool()) type.null = true;
-    }
-    if (const json::value* name = find(*object, "type")) {
-      read_names(type, *name);
-    } else if (const json::value* reference = find(*object, "$ref")) {
-      read_reference(type, *reference, depth);
-    } else if (!read_union(type, *object, depth) && !read_values(type, *object)) {
-      type.any = true;
-    }
-    if (find(*object, "type")) read_words(type, *object);
+  ParameterType read(const json::value& schema) {
+    visits_ = kSchemaVisits;
+    return read(schema, 0);
+  }
+
+  // Calls use(name, schema) for each of the properties, and others(schema) for the rest's schema.
+  template <class Use, class Others>
+  void properties(const json::value& schema, const Use& use, const Others& others) {
+    visits_ = kSchemaVisits;
+    properties(schema, use, others, 0);
+  }
+
+  // Makes whole numbers integers where the schema wants integers. One budget for the whole value.
+  void adapt(json::value& value, const json::value& schema) {
+    visits_ = kAdaptVisits;
+    adapt(value, schema, 0);
   }
 
  private:
-  static void read_names(ParameterType& type, const json::value& name) {
+  static constexpr int kAdaptVisits = 100'000;
+  static constexpr std::string_view kUnions[] = {"anyOf", "oneOf"};
+  static constexpr std::string_view kBranches[] = {"anyOf", "oneOf", "allOf"};
+
+  bool enough(int depth) { return depth > kSchemaDepth || --visits_ < 0; }
+
+  ParameterType read(const json::value& schema, int depth) {
+    const json::object* object = schema.if_object();
+    if (!object || enough(depth)) return untyped();
+    ParameterType type = untyped();
+    if (const json::value* name = find(*object, "type")) meet(type, read_names(*name));
+    if (const json::value* target = referenced(*object)) meet(type, read(*target, depth + 1));
+    if (const json::value* all = find(*object, "allOf"); all && all->is_array()) {
+      for (const auto& one : all->get_array()) meet(type, read(one, depth + 1));
+    }
+    for (const std::string_view key : kUnions) {
+      const json::value* choices = find(*object, key);
+      if (!choices || !choices->is_array() || choices->get_array().empty()) continue;
+      ParameterType either;
+      for (const auto& choice : choices->get_array()) join(either, read(choice, depth + 1));
+      meet(type, either);
+    }
+    read_values(type, *object);
+    const json::value* nullable = find(*object, "nullable");
+    if (nullable && nullable->is_bool() && nullable->get_bool()) type.null = true;
+    return type;
+  }
+
+  static ParameterType read_names(const json::value& name) {
+    ParameterType type;
     if (name.is_string()) {
       allow(type, name.get_string());
     } else if (name.is_array()) {
@@ -99,62 +173,87 @@ class SchemaReader {
     } else {
       type.any = true;
     }
+    return type;
   }
 
-  void read_reference(ParameterType& type, const json::value& reference, int depth) const {
-    const json::string* path = reference.if_string();
-    if (!path || !path->starts_with("#/")) {
-      type.any = true;
-      return;
-    }
-    const json::value* target = nullptr;
-    const json::object* place = &root_;
-    for (std::string_view rest = std::string_view(*path).substr(2); place;) {
-      const std::size_t slash = rest.find('/');
-      target = find(*place, rest.substr(0, slash));
-      place = target ? target->if_object() : nullptr;
-      if (slash == std::string_view::npos) break;
-      rest.remove_prefix(slash + 1);
-    }
-    if (target) {
-      read(type, *target, depth + 1);
-    } else {
-      type.any = true;
-    }
-  }
-
-  bool read_union(ParameterType& type, const json::object& object, int depth) const {
-    for (const std::string_view key : {"anyOf", "oneOf", "allOf"}) {
-      const json::value* choices = find(object, key);
-      if (!choices || !choices->is_array() || choices->get_array().empty()) continue;
-      for (const auto& choice : choices->get_array()) read(type, choice, depth + 1);
-      return true;
-    }
-    return false;
-  }
-
-  static bool read_values(ParameterType& type, const json::object& object) {
+  static void read_values(ParameterType& type, const json::object& object) {
     if (const json::value* values = find(object, "enum"); values && values->is_array()) {
-      for (const auto& value : values->get_array()) allow_value(type, value);
-      return true;
+      ParameterType allowed;
+      for (const auto& value : values->get_array()) allow_value(allowed, value);
+      meet(type, allowed);
     }
     if (const json::value* value = find(object, "const")) {
-      allow_value(type, *value);
-      return true;
-    }
-    return false;
-  }
-
-  // Strings among the values of a typed enum: they win over their reading as JSON.
-  static void read_words(ParameterType& type, const json::object& object) {
-    const json::value* values = find(object, "enum");
-    if (!type.string || !values || !values->is_array()) return;
-    for (const auto& value : values->get_array()) {
-      if (value.is_string()) type.words.emplace_back(value.get_string());
+      ParameterType allowed;
+      allow_value(allowed, *value);
+      meet(type, allowed);
     }
   }
 
-  const json::object& root_;
+  // Where "$ref" leads to: "#", or a JSON pointer behind it.
+  const json::value* referenced(const json::object& object) const {
+    const json::value* reference = find(object, "$ref");
+    const json::string* path = reference ? reference->if_string() : nullptr;
+    if (!path || !path->starts_with('#')) return nullptr;
+    if (path->size() == 1) return &root_;
+    boost::system::error_code error;
+    return root_.find_pointer(std::string_view(*path).substr(1), error);
+  }
+
+  template <class Use, class Others>
+  void properties(const json::value& schema, const Use& use, const Others& others, int depth) {
+    const json::object* object = schema.if_object();
+    if (!object || enough(depth)) return;
+    if (const json::value* own = find(*object, "properties"); own && own->is_object()) {
+      for (const auto& [name, property] : own->get_object()) use(name, property);
+    }
+    if (const json::value* rest = find(*object, "additionalProperties")) others(*rest);
+    if (const json::value* target = referenced(*object)) {
+      properties(*target, use, others, depth + 1);
+    }
+    for (const std::string_view key : kBranches) {
+      const json::value* branches = find(*object, key);
+      if (!branches || !branches->is_array()) continue;
+      for (const auto& branch : branches->get_array()) properties(branch, use, others, depth + 1);
+    }
+  }
+
+  void adapt(json::value& value, const json::value& schema, int depth) {
+    if (json::array* items = value.if_array()) {
+      adapt_items(*items, schema, depth);
+    } else if (json::object* members = value.if_object()) {
+      adapt_members(*members, schema, depth);
+    } else if (value.is_double() && is_whole(value.get_double())) {
+      const ParameterType type = read(schema, depth);
+      if (type.integer && !type.number && !type.any) {
+        value = static_cast<std::int64_t>(value.get_double());
+      }
+    }
+  }
+
+  void adapt_items(json::array& items, const json::value& schema, int depth) {
+    const json::object* object = schema.if_object();
+    if (!object || enough(depth)) return;
+    if (const json::value* each = find(*object, "items")) {
+      for (json::value& item : items) adapt(item, *each, depth + 1);
+    }
+    if (const json::value* target = referenced(*object)) adapt_items(items, *target, depth + 1);
+    for (const std::string_view key : kBranches) {
+      const json::value* branches = find(*object, key);
+      if (!branches || !branches->is_array()) continue;
+      for (const auto& branch : branches->get_array()) adapt_items(items, branch, depth + 1);
+    }
+  }
+
+  void adapt_members(json::object& members, const json::value& schema, int depth) {
+    if (depth > kSchemaDepth) return;
+    const auto one = [&](std::string_view name, const json::value& property) {
+      if (json::value* member = members.if_contains(name)) adapt(*member, property, depth + 1);
+    };
+    properties(schema, one, [](const json::value&) {}, depth);
+  }
+
+  const json::value& root_;
+  int visits_ = 0;
 };
 
 std::string_view trim(std::string_view text) {
@@ -163,34 +262,108 @@ std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
 }
 
-bool is_whole(double number) {
-  return std::abs(number) < 9e15 && std::equal_to<double>()(number, std::trunc(number));
+// A number where strings are allowed as well: it counts only as JSON would write it.
+bool is_plain(const json::value& number, std::string_view text) {
+  return arguments_text(number) == text;
 }
 
-// The JSON value if `type` allows it, adapted to it; else undefined.
-std::optional<json::value> fit(const ParameterType& type, const json::value& value) {
+// The JSON value of `text` if `type` allows it, adapted to it.
+std::optional<json::value> fit(const ParameterType& type, json::value value,
+                               std::string_view text) {
+  bool fits = false;
   switch (value.kind()) {
     case json::kind::null:
-      return type.null ? std::optional(value) : std::nullopt;
+      fits = type.null;
+      break;
     case json::kind::bool_:
-      return type.boolean ? std::optional(value) : std::nullopt;
-    case json::kind::int64:
-    case json::kind::uint64:
-      return type.integer || type.number ? std::optional(value) : std::nullopt;
+      fits = type.boolean;
+      break;
     case json::kind::double_:
       if (type.integer && is_whole(value.get_double())) {
-        return json::value(static_cast<std::int64_t>(value.get_double()));
+        value = static_cast<std::int64_t>(value.get_double());
       }
+      [[fallthrough]];
+    case json::kind::int64:
+    case json::kind::uint64:
       // A fraction for an integer is the model's mistake; the tool will say so better than we can.
-      return type.integer || type.number ? std::optional(value) : std::nullopt;
+      fits = (type.integer || type.number) && (!type.string || is_plain(value, text));
+      break;
     case json::kind::array:
-      return type.array ? std::optional(value) : std::nullopt;
+      fits = type.array;
+      break;
     case json::kind::object:
-      return type.object ? std::optional(value) : std::nullopt;
+      fits = type.object;
+      break;
     case json::kind::string:
-      return std::nullopt;  // quotes belong to the text
+      break;  // quotes belong to the text
   }
-  return std::nullopt;
+  return fits ? std::optional(std::move(value)) : std::nullopt;
+}
+
+// JSON out of a list or dict as Python writes it: quotes, True, False, None. Nothing if it is not
+// one; what it makes of other text need not be JSON.
+std::optional<std::string> python_to_json(std::string_view text) {
+  static constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+      {"True", "true"}, {"False", "false"}, {"None", "null"}};
+  std::string out;
+  char quote = 0;  // of the string that is open
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quote == 0) {
+      const auto* word = std::ranges::find_if(
+          kWords, [&](const auto& one) { return text.substr(i).starts_with(one.first); });
+      if (word != std::end(kWords)) {
+        out += word->second;
+        i += word->first.size() - 1;
+      } else {
+        if (c == '"' || c == '\'') quote = c;
+        out += quote != 0 ? '"' : c;
+      }
+    } else if (c == quote) {
+      quote = 0;
+      out += '"';
+    } else if (c == '"') {
+      out += "\\\"";
+    } else if (c == '\\') {
+      if (++i == text.size()) return std::nullopt;
+      if (text[i] == 'x') {
+        out += "\\u00";
+      } else if (text[i] == '\'') {
+        out += '\'';
+      } else {
+        out += '\\';
+        out += text[i];
+      }
+    } else {
+      out += c;
+    }
+  }
+  return quote == 0 ? std::optional(std::move(out)) : std::nullopt;
+}
+
+// Numbers that no double can hold cannot be written again.
+bool is_finite(const json::value& value) {
+  if (const double* number = value.if_double()) return std::isfinite(*number);
+  if (const json::array* items = value.if_array()) return std::ranges::all_of(*items, is_finite);
+  if (const json::object* members = value.if_object()) {
+    return std::ranges::all_of(*members, [](const auto& one) { return is_finite(one.value()); });
+  }
+  return true;
+}
+
+std::optional<json::value> finite_json(std::string_view text) {
+  auto parsed = parse_json(text, "the argument");
+  return parsed && is_finite(*parsed) ? std::optional(std::move(*parsed)) : std::nullopt;
+}
+
+// The text's JSON value; nothing if it is none.
+std::optional<json::value> json_of(const ParameterType& type, std::string_view text) {
+  if (type.boolean && (text == "True" || text == "False")) return json::value(text == "True");
+  if (type.null && text == "None") return json::value(nullptr);
+  if (auto value = finite_json(text)) return value;
+  if (!type.array && !type.object) return std::nullopt;
+  const auto written = python_to_json(text);
+  return written ? finite_json(*written) : std::nullopt;
 }
 
 void write(std::string& out, const json::value& value) {
@@ -240,15 +413,27 @@ ToolTypes::ToolTypes(const json::array& tools) {
     if (function) object = function->if_object();
     const json::value* name = object ? find(*object, "name") : nullptr;
     if (!name || !name->is_string()) continue;
-    Parameters& parameters = tools_[std::string(name->get_string())];
+    Tool& types = tools_[std::string(name->get_string())];
+    types.others.any = true;
     const json::value* schema = find(*object, "parameters");
     if (!schema || !schema->is_object()) continue;
-    const json::value* properties = find(schema->get_object(), "properties");
-    if (!properties || !properties->is_object()) continue;
-    const SchemaReader reader(schema->get_object());
-    for (const auto& [key, property] : properties->get_object()) {
-      reader.read(parameters[std::string(key)], property, 0);
-    }
+    const auto root = std::make_shared<const json::value>(*schema);
+    SchemaReader parts(*root);
+    SchemaReader reader(*root);
+    // Several schemas of one parameter stand in branches: each may hold.
+    const auto add = [&](ParameterType& type, const json::value& part) {
+      const bool again = type.schema != nullptr;
+      ParameterType read = reader.read(part);
+      again ? join(type, read) : void(type = std::move(read));
+      type.schema = &part;
+      type.root = root;
+    };
+    parts.properties(
+        *root,
+        [&](std::string_view parameter, const json::value& part) {
+          add(types.parameters[std::string(parameter)], part);
+        },
+        [&](const json::value& part) { add(types.others, part); });
   }
 }
 
@@ -257,29 +442,23 @@ bool ToolTypes::declares(std::string_view tool) const {
 }
 
 const ParameterType& ToolTypes::parameter(std::string_view tool, std::string_view name) const {
-  static const ParameterType untyped = [] {
-    ParameterType type;
-    type.any = true;
-    return type;
-  }();
-  const auto parameters = tools_.find(tool);
-  if (parameters == tools_.end()) return untyped;
-  const auto found = parameters->second.find(name);
-  return found == parameters->second.end() ? untyped : found->second;
+  static const ParameterType unknown = untyped();
+  const auto found = tools_.find(tool);
+  if (found == tools_.end()) return unknown;
+  const auto type = found->second.parameters.find(name);
+  return type == found->second.parameters.end() ? found->second.others : type->second;
 }
 
 json::value argument_value(const ParameterType& type, std::string_view text) {
   const bool is_word = std::ranges::find(type.words, text) != type.words.end();
   if (type.only_string() || is_word) return json::value(text);
   const std::string_view trimmed = trim(text);
-  if (type.boolean && (trimmed == "True" || trimmed == "False")) {
-    return json::value(trimmed == "True");
-  }
-  if (type.null && trimmed == "None") return json::value(nullptr);
-  const auto parsed = parse_json(trimmed, "the argument");
+  auto parsed = json_of(type, trimmed);
   if (!parsed) return json::value(text);
-  if (auto value = fit(type, *parsed)) return *value;
-  return type.any ? *parsed : json::value(text);
+  auto value = type.any ? std::move(parsed) : fit(type, std::move(*parsed), trimmed);
+  if (!value) return json::value(text);
+  if (type.schema && value->is_structured()) SchemaReader(*type.root).adapt(*value, *type.schema);
+  return std::move(*value);
 }
 
 std::string arguments_text(const json::value& value) {

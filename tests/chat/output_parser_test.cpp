@@ -4,11 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <set>
+#include <ctime>
+#include <functional>
 
-#include "chat/jinja/text.h"
 #include "tests/chat/demo.h"
+#include "tests/chat/parse.h"
 
 namespace strata::chat {
 namespace {
@@ -26,68 +26,9 @@ const json::array kTools = json::parse(R"([{"type": "function", "function": {"na
     "$defs": {"count": {"type": "integer"}}}}}])")
                                .as_array();
 
-struct Outcome {
-  Message message;
-  std::string reasoning;
-  std::string content;
-  std::vector<std::string> arguments;  // streamed, by index
-  std::vector<std::string> begun;      // "id name"
-  std::set<std::size_t> ended;
-  std::vector<OutputEvent> events;
-};
-
-bool is_utf8(std::string_view text) {
-  std::uint32_t c = 0;
-  for (std::size_t at = 0; at < text.size(); at += jinja::decode_utf8(text, at, c)) {
-    jinja::decode_utf8(text, at, c);
-    if (c >= 0xDC00 && c < 0xE000) return false;
-  }
-  return true;
-}
-
-// Checks on the way that the streamed pieces are the whole message.
 Outcome run(const std::vector<TokenId>& ids, bool complete = true, bool thinking = false,
             const json::array& tools = kTools, const Tokenizer& tokenizer = demo_tokenizer()) {
-  OutputParser parser(tokenizer, {thinking, tools, "call_"});
-  Outcome out;
-  const auto take = [&](const std::vector<OutputEvent>& events) {
-    for (const OutputEvent& event : events) {
-      out.events.push_back(event);
-      EXPECT_TRUE(is_utf8(event.text)) << event.text;
-      switch (event.kind) {
-        case Kind::reasoning:
-          out.reasoning += event.text;
-          break;
-        case Kind::content:
-          out.content += event.text;
-          break;
-        case Kind::tool_call_begin:
-          EXPECT_EQ(event.index, out.begun.size());
-          out.begun.push_back(fmt::format("{} {}", event.id, event.name));
-          out.arguments.emplace_back();
-          break;
-        case Kind::tool_arguments:
-          EXPECT_EQ(event.index + 1, out.arguments.size());
-          out.arguments.back() += event.text;
-          break;
-        case Kind::tool_call_end:
-          out.ended.insert(event.index);
-      }
-    }
-  };
-  for (const TokenId id : ids) take(parser.feed(id));
-  take(parser.finish(complete));
-  out.message = parser.message();
-  EXPECT_EQ(out.reasoning, out.message.reasoning_content);
-  EXPECT_EQ(out.content, out.message.content);
-  EXPECT_EQ(out.ended.size(), out.message.tool_calls.size());
-  for (std::size_t i = 0; i < out.message.tool_calls.size() && i < out.arguments.size(); ++i) {
-    const ToolCall& call = out.message.tool_calls[i];
-    EXPECT_EQ(out.arguments[i], arguments_text(call.arguments));
-    EXPECT_EQ(out.begun[i], fmt::format("{} {}", call.id, call.name));
-    EXPECT_EQ(json::parse(out.arguments[i]), call.arguments);
-  }
-  return out;
+  return parse(tokenizer, ids, {thinking, tools, "call_"}, complete);
 }
 
 std::vector<TokenId> tokens(std::string_view text) {
@@ -318,11 +259,11 @@ TEST(OutputParser, ACallThatIsCutIsNotInTheMessage) {
     for (const bool complete : {false, true}) {
       const std::vector<TokenId> head(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(cut));
       const Outcome result = run(head, complete);
-      const bool finished = demo_tokenizer().decode(head).find("</function>") != std::string::npos;
+      const std::string written = demo_tokenizer().decode(head);
+      const bool finished = written.find("</function>") != std::string::npos;
+      const bool announced = written.find("<parameter=") != std::string::npos;
       EXPECT_EQ(result.message.tool_calls.size(), finished ? 1u : 0u) << cut;
-      if (!complete && !result.content.empty()) {
-        EXPECT_THAT(result.content, testing::AnyOf("Text", "Text "));
-      }
+      EXPECT_EQ(result.content, announced ? "Text" : written);
     }
   }
 }
@@ -419,18 +360,142 @@ TEST(OutputParser, RandomTokensKeepStreamedEqualToWhole) {
   }
 }
 
-TEST(OutputParser, TimeIsLinear) {
-  const auto seconds = [](std::size_t lines) {
-    std::string value;
-    for (std::size_t i = 0; i < lines; ++i) value += "x </parameter> <tool_call </tool_call> \n";
-    const auto ids = tokens(call_text(argument("s", value)) + std::string(lines, '\n'));
-    const auto begin = std::chrono::steady_clock::now();
-    const Outcome result = run(ids);
-    EXPECT_EQ(result.message.tool_calls.size(), 1u);
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+// Seconds of this thread's time that `work` takes with four times the text, and how many times the
+// time of the text alone that is. The best of several: the machine has other work.
+struct Growth {
+  double seconds = 1e9;
+  double ratio = 1e9;
+};
+Growth growth(const std::function<void(std::size_t bytes)>& work, std::size_t bytes) {
+  const auto seconds = [&](std::size_t size) {
+    const auto now = [] {
+      std::timespec time = {};
+      clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+      return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+    };
+    const double begin = now();
+    work(size);
+    return now() - begin;
   };
-  const double small = seconds(1000);
-  EXPECT_LT(seconds(16000), 16 * 6 * small + 0.5);
+  Growth best;
+  double quarter = 1e9;
+  for (int round = 0; round < 10 && best.ratio >= 5; ++round) {
+    quarter = std::min(quarter, seconds(bytes / 4));
+    best.seconds = std::min(best.seconds, seconds(bytes));
+    best.ratio = best.seconds / quarter;
+  }
+  return best;
+}
+
+std::string repeated(const std::string& piece, std::size_t bytes) {
+  std::string text;
+  while (text.size() < bytes) text += piece;
+  return text;
+}
+
+TEST(OutputParser, AFileOfAMegabyteStreamsInLinearTime) {
+  for (const std::string line :
+       {"int main() { return \"x\" != y; }\n", "</parameter>\n</tool_call>\n",
+        "</parameter>\n</function", "\n\n\n</para", "<tool_call><think>\n```\n"}) {
+    std::map<std::size_t, std::vector<TokenId>> ids;
+    const auto write = [&](std::size_t bytes) {
+      OutputParser parser(demo_tokenizer(), {false, kTools, "call_"});
+      std::size_t streamed = 0;
+      for (const TokenId id : ids.at(bytes)) {
+        for (const OutputEvent& event : parser.feed(id)) streamed += event.text.size();
+      }
+      parser.finish(true);
+      EXPECT_GT(streamed, bytes);
+      EXPECT_EQ(parser.message().tool_calls.at(0).arguments.at("s").as_string(),
+                repeated(line, bytes));
+    };
+    for (const std::size_t bytes : {250'000, 1'000'000}) {
+      ids[bytes] = tokens(call_text(argument("s", repeated(line, bytes))));
+    }
+    const Growth result = growth(write, 1'000'000);
+    EXPECT_LT(result.ratio, 6) << line;
+    EXPECT_LT(result.seconds, 10) << line;
+  }
+}
+
+TEST(OutputParser, OtherLongTextsTakeLinearTimeToo) {
+  for (const std::string piece : {"\n", "`", "<tool_call>", "<tool_call>\n<function=f>\n",
+                                  "<tool_call><function=f></function>", "</think>\n", "a <think>",
+                                  "<tool_call>\n<function=f>\n</function>\n</tool_call>\n"}) {
+    for (const bool thinking : {false, true}) {
+      const auto read = [&](std::size_t bytes) {
+        OutputParser parser(demo_tokenizer(), {thinking, kTools, "call_"});
+        const auto ids = tokens(repeated(piece, bytes));
+        for (const TokenId id : ids) parser.feed(id);
+        parser.finish(true);
+      };
+      EXPECT_LT(growth(read, 200'000).ratio, 6) << piece;
+    }
+  }
+}
+
+// What is held back undecided has a bound, and the outcome does not depend on where it is hit.
+TEST(OutputParser, HeldTextHasABound) {
+  constexpr std::size_t kMax = CallReader::kMaxHeld;
+  const std::string blanks(kMax, ' ');
+  // White space that a call might drop.
+  EXPECT_EQ(both("a" + blanks + blanks + "b").content, "a" + blanks + blanks + "b");
+  OutputParser parser(demo_tokenizer(), {false, kTools, "call_"});
+  std::size_t streamed = 0;
+  std::size_t fed = 0;
+  for (const TokenId id : tokens("a" + blanks + blanks)) {
+    fed += demo_tokenizer().bytes(id).size();
+    for (const OutputEvent& event : parser.feed(id)) streamed += event.text.size();
+    EXPECT_LE(fed - streamed, kMax + 1);
+  }
+  // A call that does not come to its point.
+  const std::string late = "<tool_call>" + blanks + blanks + "<function=f></function>";
+  EXPECT_EQ(both(late).content, late);
+  const std::string dawdling = "<tool_call><function=f>" + blanks + "</function></tool_call>";
+  EXPECT_EQ(both(dawdling).content, dawdling);
+  // A value that seems to end.
+  const Outcome value = both(
+      call_text("<parameter=s>x</parameter>" + blanks + blanks + "<parameter=i>\n1</parameter>\n"));
+  ASSERT_EQ(value.arguments.size(), 1u);
+  EXPECT_EQ(value.message.tool_calls.at(0).arguments.as_object().size(), 1u);
+  // A call inside thinking.
+  const std::string large = call_text(argument("s", std::string(kMax, 'x') + "\xC3\xA9"));
+  EXPECT_EQ(both("a\n" + large, true, true).reasoning, "a\n" + large);
+  for (std::size_t size = kMax - 100; size < kMax; size += 9) {
+    const std::string call = call_text(argument("s", std::string(size, 'x')));
+    const Outcome result = both(call, true, true);
+    EXPECT_EQ(result.begun.size(), call.size() <= kMax ? 1u : 0u);
+    EXPECT_EQ(result.reasoning, call.size() <= kMax ? "" : call);
+  }
+}
+
+TEST(OutputParser, RescuedAndRefusedCallsAreCounted) {
+  const std::string call = call_text("");
+  const auto counts = [&](const std::string& text, bool complete = true) {
+    OutputParser parser(demo_tokenizer(), {true, kTools, "call_"});
+    for (const TokenId id : tokens(text)) parser.feed(id);
+    parser.finish(complete);
+    return std::pair(parser.calls_rescued(), parser.calls_refused());
+  };
+  EXPECT_EQ(counts("a\n</think>\n\n" + call), std::pair(std::size_t{0}, std::size_t{0}));
+  EXPECT_EQ(counts("a\n" + call + call), std::pair(std::size_t{2}, std::size_t{0}));
+  EXPECT_EQ(counts("a\n" + call + "b\n" + call), std::pair(std::size_t{1}, std::size_t{1}));
+  EXPECT_EQ(counts("a\n" + call, false), std::pair(std::size_t{0}, std::size_t{1}));
+  EXPECT_EQ(counts("a " + call), std::pair(std::size_t{0}, std::size_t{0}));
+}
+
+TEST(OutputParser, LongNamesAreCutAtACharacter) {
+  std::string name;
+  for (int i = 0; i < 200; ++i) name += "é";
+  for (const std::string extra : {"", "x"}) {
+    const Outcome result = both("<tool_call><function=f><parameter=" + extra + name +
+                                ">1</parameter></function></tool_call>");
+    ASSERT_EQ(result.arguments.size(), 1u);
+    const std::string key(result.message.tool_calls[0].arguments.as_object().begin()->key());
+    EXPECT_EQ(key, (extra + name).substr(0, extra.empty() ? 256 : 255));
+  }
+  const std::string broken = "<tool_call><function=" + name + "></function></tool_call>";
+  EXPECT_EQ(both(broken).content, broken);
 }
 
 TEST(OutputParser, CallsAreTextWhenToldSo) {
