@@ -15,6 +15,7 @@
 #include "gguf/gguf.h"
 #include "gguf/safetensors.h"
 #include "model/hyperparams.h"
+#include "tests/chat/specimens.h"
 #include "tokenizer/tokenizer.h"
 
 namespace {
@@ -235,6 +236,34 @@ void copy_templates(const fs::path& source) {
   }
 }
 
+// What models wrote (chat_output_fuzz.cpp says what the first bytes and the markers' bytes mean).
+void write_answers() {
+  using chat::Specimen;
+  constexpr std::string_view kMarkers[] = {"<think>", "</think>", "<tool_call>", "</tool_call>"};
+  int number = 0;
+  for (const Specimen& specimen : chat::specimens()) {
+    std::string text(specimen.text);
+    for (std::size_t i = 0; i < std::size(kMarkers); ++i) {
+      for (std::size_t at = 0; (at = text.find(kMarkers[i], at)) != std::string::npos;) {
+        text.replace(at, kMarkers[i].size(), 1, static_cast<char>(0x10 + i));
+      }
+    }
+    for (const auto& [long_name, name] : {std::pair{"=get_weather", "=f"},
+                                          {"=search", "=f"},
+                                          {"=write_file", "=f"},
+                                          {"=city", "=s"},
+                                          {"=days", "=i"},
+                                          {"=content", "=s"}}) {
+      for (std::size_t at = 0; (at = text.find(long_name, at)) != std::string::npos;) {
+        text.replace(at, std::strlen(long_name), name);
+      }
+    }
+    const char setup = static_cast<char>((specimen.thinking ? 1 : 0) | (specimen.complete ? 0 : 4) |
+                                         (number % 3 == 0 ? 8 : 0));
+    put("fuzz_chat_output", std::to_string(number++), std::string{setup, '\x05'} + text);
+  }
+}
+
 // The first byte of a request's seed picks its dialect.
 void write_server() {
   const char* requests[] = {
@@ -308,5 +337,6 @@ int main(int argc, char** argv) {
   put("fuzz_base_json", "object",
       R"({"a":[1,-2.5e3,true,null,"\u00e9\ud83d\ude00"],"b":{"c":[]}})");
   write_server();
+  write_answers();
   copy_templates(argv[2]);
 }
