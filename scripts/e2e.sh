@@ -17,13 +17,20 @@ case "${1:-}" in
     echo blackbox
     echo idle
     echo evaluation
-    [[ "${2:-0}" != 1 ]] || echo load
+    if [[ "${2:-0}" == 1 ]]; then
+      echo a-hundred-faults
+      echo load
+    else
+      echo faults
+    fi
     ;;
   openai-client) exec node tests/e2e/openai_client.mjs ;;
   anthropic-client) exec node tests/e2e/anthropic_client.mjs ;;
   ai-sdk) exec node tests/e2e/ai_sdk.mjs ;;
   python-clients) exec .venv/bin/python tests/e2e/python_clients.py ;;
   blackbox) exec node tests/e2e/blackbox.mjs ;;
+  faults) exec node tests/e2e/faults.mjs 10 ;;
+  a-hundred-faults) exec node tests/e2e/faults.mjs 100 ;;
   load) exec node tests/e2e/load.mjs ;;
   idle) exec node tests/e2e/idle.mjs ;;
   # at least 175 of the 200 prompts, and 42 of the 44 tool calls

@@ -217,7 +217,7 @@ Result<std::unique_ptr<Engine>> open_engine(const Config& config, server::Servic
   process.model_path = model;
   process.silence = std::chrono::seconds(config.number("engine_silence_s"));
   STRATA_ASSIGN(auto engine, server::EngineProcess::start(real_files(), std::move(process)));
-  options.engine_health = [raw = engine.get()] { return raw->health(); };
+  options.process = engine.get();
   return engine;
 }
 

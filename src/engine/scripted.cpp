@@ -30,14 +30,15 @@ struct Script {
   FinishReason finish = FinishReason::stop;
   std::string error;
   bool repeat = false, crash = false;
-  std::uint32_t cached = 0;
+  std::uint32_t cached = 0, reads = 1;
 };
 
 Result<Script> read_script(const json::value& value, const std::string& place,
                            const Tokenizer& tokenizer) {
   STRATA_ASSIGN(const json::object* object, json_object(value, place));
-  constexpr std::string_view kMembers[] = {"text",   "match", "piece",  "wait_ms", "pace_ms",
-                                           "finish", "error", "repeat", "cached",  "crash"};
+  constexpr std::string_view kMembers[] = {"text",    "match",  "piece", "wait_ms",
+                                           "pace_ms", "finish", "error", "repeat",
+                                           "cached",  "crash",  "reads"};
   for (const auto& [key, member] : *object) {
     if (std::find(std::begin(kMembers), std::end(kMembers), std::string_view(key)) ==
         std::end(kMembers)) {
@@ -56,6 +57,7 @@ Result<Script> read_script(const json::value& value, const std::string& place,
   STRATA_ASSIGN(const auto repeat, find_bool(*object, "repeat", place));
   STRATA_ASSIGN(const auto crash, find_bool(*object, "crash", place));
   STRATA_ASSIGN(const auto cached, find_uint(*object, "cached", place));
+  STRATA_ASSIGN(const auto reads, find_uint(*object, "reads", place));
   if (std::max(wait.value_or(0), pace.value_or(0)) > kLongestWait ||
       cached.value_or(0) > UINT32_MAX) {
     return fail(ErrorCode::invalid_argument, "{}: a wait of more than an hour", place);
@@ -67,6 +69,7 @@ Result<Script> read_script(const json::value& value, const std::string& place,
   script.repeat = repeat.value_or(false);
   script.crash = crash.value_or(false);
   script.cached = static_cast<std::uint32_t>(cached.value_or(0));
+  script.reads = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(reads.value_or(1), 1, 1000));
   const std::string reason = finish.value_or("stop");
   if (reason == "length") {
     script.finish = FinishReason::length;
@@ -112,7 +115,8 @@ struct Play {
   std::uint32_t limit = 0;
   Completion done;
   Clock::time_point submitted, due;
-  bool read = false, cancelled = false;
+  std::uint32_t reads = 0;  // parts of the prompt that were read
+  bool cancelled = false;
 };
 
 class ScriptedEngine final : public Engine {
@@ -289,10 +293,16 @@ bool ScriptedEngine::advance(Play& play) {
     }
   }
   const Script& script = *play.script;
-  if (!play.read) {
-    play.read = true;
-    play.done.cached_tokens = std::min(script.cached, play.done.prompt_tokens - 1);
-    play.listener->progress(play.done.prompt_tokens, play.done.prompt_tokens);
+  if (play.reads < script.reads) {
+    const std::uint32_t total = play.done.prompt_tokens;
+    play.done.cached_tokens = std::min(script.cached, total - 1);
+    ++play.reads;
+    play.listener->progress(
+        static_cast<std::uint32_t>(std::uint64_t{total} * play.reads / script.reads), total);
+    if (play.reads < script.reads) {
+      play.due += script.wait;
+      return true;
+    }
   }
   if (script.crash && play.step == script.steps.size() / 2) std::_Exit(70);
   if (play.step < script.steps.size()) {

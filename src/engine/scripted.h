@@ -5,7 +5,8 @@
 // The script is JSON:
 //
 //   {"scripts": [{"text": "...", "match": "...", "piece": 3, "wait_ms": 0, "pace_ms": 0,
-//                 "finish": "stop", "error": "...", "repeat": false, "cached": 0}, ...]}
+//                 "finish": "stop", "error": "...", "repeat": false, "cached": 0,
+//                 "reads": 1, "crash": false}, ...]}
 //
 //   text      what is written; special literals become tokens
 //   match     the script is for requests whose prompt holds this text; those without are played in
@@ -13,6 +14,7 @@
 //   piece     bytes: the text is cut so, and each piece becomes tokens of its own, which are
 //             reported together (0: the text as a whole, token by token)
 //   wait_ms   before the prompt is read; pace_ms between pieces or tokens
+//   reads     in so many parts the prompt is read, with a wait before each (1)
 //   finish    "stop", "length" or "error" (with the sentence in "error")
 //   repeat    the text is written until the limit or the end
 //   cached    tokens of the prompt that count as read before

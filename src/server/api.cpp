@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "server/anthropic.h"
+#include "server/control_api.h"
 #include "server/openai_chat.h"
 #include "server/openai_completions.h"
 #include "server/openai_responses.h"
@@ -52,7 +53,8 @@ ApiError no_such_model() {
 }
 
 void health(const Call& call) {
-  send_json(*call.writer, health_json(call.context));
+  const json::object body = health_json(call.context);
+  send_json(*call.writer, body, body.at("status") == "ok" ? 200 : 503);
 }
 void models(const Call& call) {
   send_json(*call.writer, models_json(call.context));
@@ -74,15 +76,13 @@ void slots(const Call& call) {
   send_json(*call.writer, slots_json(call.context));
 }
 void slot_action(const Call& call) {
-  const std::string action = query_value(call.request.query, "action").value_or("");
-  if (action != "save" && action != "restore" && action != "erase") {
-    return send_openai_error(*call.writer,
-                             {400, "'action' must be save, restore or erase", "action", {}});
-  }
-  send_openai_error(*call.writer, {501,
-                                   "slots cannot be saved, restored or erased: the engine keeps "
-                                   "no conversation after its answer",
-                                   "action", "not_supported"});
+  serve_slot_action(call.context, call.request, call.writer);
+}
+void load(const Call& call) {
+  serve_load(call.context, call.request, call.writer);
+}
+void unload(const Call& call) {
+  serve_unload(call.context, call.request, call.writer);
 }
 void status(const Call& call) {
   send_json(*call.writer, activity_json(call.context));
@@ -186,6 +186,10 @@ constexpr std::array kRoutes = {
     Route{"POST", "/detokenize", detokenize},
     Route{"POST", "/v1/detokenize", detokenize},
     Route{"POST", "/apply-template", apply_template},
+    Route{"POST", "/load", load, false, true},
+    Route{"POST", "/v1/load", load, false, true},
+    Route{"POST", "/unload", unload, false, true},
+    Route{"POST", "/v1/unload", unload, false, true},
     Route{"POST", "/v1/embeddings", not_built},
     Route{"POST", "/embeddings", not_built},
     Route{"POST", "/embedding", not_built},

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/log.h"
+#include "base/lost_pages.h"
 #include "server/engine_wire.h"
 
 namespace strata::server {
@@ -82,6 +83,7 @@ class Child {
   Status read_frames();
   Status take(const Frame& frame);
   void submit(std::uint64_t id, Request request);
+  void end_if_file_is_lost();
 
   int socket_;
   Sender sender_;
@@ -146,7 +148,13 @@ Status Child::take(const Frame& frame) {
     case FrameKind::ping: {
       const std::uint64_t number = reader.u64();
       STRATA_TRY(reader.done());
-      sender_.send(std::move(WireWriter(FrameKind::pong).u64(number)));
+      EngineCounters counters;
+      {
+        const std::lock_guard lock(mutex_);
+        if (engine_ != nullptr) counters = engine_->counters();
+      }
+      sender_.send(std::move(WireWriter(FrameKind::pong).u64(number).counters(counters)));
+      end_if_file_is_lost();
       return {};
     }
     case FrameKind::submit: {
@@ -168,6 +176,19 @@ Status Child::take(const Frame& frame) {
       return fail(ErrorCode::corrupt, "the server sent a frame of the kind {}",
                   static_cast<unsigned>(frame.kind));
   }
+}
+
+// Nothing that is computed from a file with missing pages is right, and they do not come back: the
+// next process opens the file again and says what is wrong with it.
+void Child::end_if_file_is_lost() {
+  const auto lost = lost_file();
+  if (!lost) return;
+  const Error error{ErrorCode::unavailable,
+                    fmt::format("'{}' became shorter while it was in use, or its device failed; "
+                                "restore the file",
+                                *lost)};
+  sender_.send(std::move(WireWriter(FrameKind::failed).error(error)));
+  ::_exit(1);
 }
 
 void Child::submit(std::uint64_t id, Request request) {

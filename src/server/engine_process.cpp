@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -63,6 +64,26 @@ std::string how_it_ended(int status) {
   return fmt::format("ended with the exit code {}", WEXITSTATUS(status));
 }
 
+// Counters of lives before and of this one; what is a state, not a count, is this one's.
+std::vector<TableStats> sum_of(std::vector<TableStats> before, const std::vector<TableStats>& now) {
+  before.resize(std::max(before.size(), now.size()));
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    TableStats sum = now[i];
+    const TableStats& past = before[i];
+    sum.rows += past.rows;
+    sum.requests += past.requests;
+    sum.prefetched += past.prefetched;
+    sum.prefetch_dropped += past.prefetch_dropped;
+    sum.reads += past.reads;
+    sum.read_bytes += past.read_bytes;
+    sum.retries += past.retries;
+    sum.cancelled += past.cancelled;
+    sum.keep_alive += past.keep_alive;
+    before[i] = std::move(sum);
+  }
+  return before;
+}
+
 // A request on its way.
 struct Pending {
   Request request;
@@ -86,6 +107,8 @@ class Supervisor final : public EngineProcess {
 
   Result<RequestId> submit(Request request, std::shared_ptr<Listener> listener) override;
   void cancel(RequestId id) override;
+  void unload(Done done) override;
+  void load(Done done) override;
   const EngineFacts& facts() const override { return facts_; }
   EngineCounters counters() const override;
   const Metadata& metadata() const override { return metadata_; }
@@ -97,15 +120,23 @@ class Supervisor final : public EngineProcess {
   Status wait_until_ready();
   Status accept_facts(EngineFacts facts);
   void supervise();
-  std::string run_engine();  // until it dies; why
+  std::string run_engine();  // until it dies or is not wanted any more; why
   std::string pump(milliseconds patience, const std::function<bool(const Frame&)>& until);
   std::string take(const Frame& frame);
   std::string send_waiting();
+  bool give_up_idle();
+  void quit_and_reap();
   void kill_and_reap(std::string& reason);
   void settle_pending(const std::string& reason);
   void settle_cancelled();
+  bool start_again();
+  bool wait_to_start();
+  void start_failed(const Error& error);
   void run_again();
-  bool pause(milliseconds time);
+  bool stopping() const {
+    const std::lock_guard lock(mutex_);
+    return stopping_;
+  }
   void wake() {
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
@@ -120,12 +151,16 @@ class Supervisor final : public EngineProcess {
   mutable std::mutex mutex_;  // guards what follows
   std::map<RequestId, Pending> pending_;
   std::deque<std::string> outgoing_;
-  EngineCounters counters_;
+  EngineCounters counters_;         // of requests; the tables are those of engines before
+  std::vector<TableStats> tables_;  // this engine's, as it said last
   RequestId last_id_ = 0;
-  bool up_ = false;
+  State state_ = State::loading;
+  bool wanted_ = true;  // that there is an engine
   bool stopping_ = false;
+  std::vector<Done> loads_, unloads_;      // who waits for it
+  Clock::time_point busy_ = Clock::now();  // when a request came or ended last
   std::uint64_t restarts_ = 0;
-  std::string last_death_;
+  std::string trouble_, last_death_;
   pid_t pid_ = 0;
 
   // The supervising thread's own.
@@ -135,8 +170,14 @@ class Supervisor final : public EngineProcess {
   std::size_t unsent_at_ = 0;
   Clock::time_point heard_, pinged_;
   std::uint64_t ping_ = 0;
+  bool answered_ = false;  // this engine has brought an answer to its end
+  milliseconds backoff_{0};
   std::thread thread_;
 };
+
+void tell(std::vector<EngineProcess::Done> waiting, const Status& status) {
+  for (const EngineProcess::Done& done : waiting) done(status);
+}
 
 // Starting -----------------------------------------------------------------------------------
 
@@ -245,7 +286,8 @@ Status Supervisor::first_start() {
   if (wake_.get() < 0) return fail(ErrorCode::io, "no event: {}", std::strerror(errno));
   STRATA_TRY(spawn());
   STRATA_TRY(wait_until_ready());
-  up_ = true;
+  state_ = State::ready;
+  backoff_ = options_.backoff_first;
   thread_ = std::thread([this] { supervise(); });
   return {};
 }
@@ -259,8 +301,9 @@ std::string Supervisor::pump(milliseconds patience,
   for (;;) {
     {
       const std::lock_guard lock(mutex_);
-      if (stopping_) return "was stopped";
+      if (stopping_ || !wanted_ || state_ == State::unloading) return "was stopped";
     }
+    if (give_up_idle()) return "was stopped";
     const auto now = Clock::now();
     if (now - heard_ > patience) {
       return fmt::format("said nothing for {} ms and was killed", patience.count());
@@ -281,6 +324,8 @@ std::string Supervisor::pump(milliseconds patience,
         errno != EINTR) {
       return "cannot be watched";
     }
+    // Where this thread itself was held up, nobody listened: no silence of the engine's.
+    if (const auto waited = Clock::now() - now; waited > 2 * rest) heard_ += waited - rest;
     if ((wanted[1].revents & POLLIN) != 0) {
       std::uint64_t count = 0;
       [[maybe_unused]] const auto got = ::read(wake_.get(), &count, sizeof count);
@@ -301,6 +346,18 @@ std::string Supervisor::pump(milliseconds patience,
       if (until(**frame)) return "";
     }
   }
+}
+
+// Whether the engine goes because nobody has used it for a while.
+bool Supervisor::give_up_idle() {
+  if (options_.idle_time.count() == 0) return false;
+  const std::lock_guard lock(mutex_);
+  if (state_ != State::ready || !pending_.empty() || Clock::now() - busy_ < options_.idle_time)
+    return false;
+  log_info("no request for {} s: the model is unloaded", options_.idle_time.count() / 1000);
+  wanted_ = false;
+  state_ = State::unloading;
+  return true;
 }
 
 // Writes what there is, without waiting.
@@ -329,7 +386,18 @@ std::string Supervisor::take(const Frame& frame) {
   constexpr std::string_view kNonsense = "sent a frame that makes no sense and was killed";
   WireReader reader(frame.payload);
   const std::uint64_t id = reader.u64();
-  if (frame.kind == FrameKind::pong) return reader.done() ? "" : std::string(kNonsense);
+  if (frame.kind == FrameKind::pong) {
+    EngineCounters counters = reader.counters();
+    if (!reader.done()) return std::string(kNonsense);
+    const std::lock_guard lock(mutex_);
+    tables_ = std::move(counters.ngram_tables);
+    return {};
+  }
+  if (frame.kind == FrameKind::failed) {
+    WireReader whole(frame.payload);
+    const Error error = whole.error();
+    return whole.done() ? fmt::format("gave up: {}", error.message) : std::string(kNonsense);
+  }
   std::shared_ptr<Listener> listener;
   const auto find = [&](bool tells, bool ends) {
     const std::lock_guard lock(mutex_);
@@ -340,6 +408,7 @@ std::string Supervisor::take(const Frame& frame) {
     listener = found->second.listener;
     if (ends) {
       ++counters_.requests;
+      busy_ = Clock::now();
       pending_.erase(found);
     }
   };
@@ -380,6 +449,7 @@ std::string Supervisor::take(const Frame& frame) {
       const Completion completion = reader.completion();
       if (!reader.done()) return std::string(kNonsense);
       find(true, true);
+      if (completion.reason != FinishReason::error) answered_ = true;
       if (listener) {
         {
           const std::lock_guard lock(mutex_);
@@ -407,13 +477,41 @@ std::string Supervisor::run_engine() {
 
 // Death --------------------------------------------------------------------------------------
 
+// Asked first, then told.
+void Supervisor::quit_and_reap() {
+  pid_t pid = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    pid = pid_;
+  }
+  if (socket_.get() >= 0) {
+    const std::string frame = std::move(WireWriter(FrameKind::quit)).frame();
+    [[maybe_unused]] const auto sent =
+        ::send(socket_.get(), frame.data(), frame.size(), MSG_NOSIGNAL);
+    ::shutdown(socket_.get(), SHUT_WR);
+    const auto until = Clock::now() + options_.quit_time;
+    int status = 0;
+    while (pid > 0 && Clock::now() < until) {
+      if (waitpid(pid, &status, WNOHANG) == pid) {
+        const std::lock_guard lock(mutex_);
+        pid = pid_ = 0;
+        break;
+      }
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  }
+  std::string reason = "was stopped";
+  kill_and_reap(reason);
+}
+
 // Ends the process; an empty reason becomes how it ended by itself.
 void Supervisor::kill_and_reap(std::string& reason) {
   pid_t pid = 0;
   {
     const std::lock_guard lock(mutex_);
     pid = std::exchange(pid_, 0);
-    up_ = false;
+    counters_.ngram_tables = sum_of(std::move(counters_.ngram_tables), tables_);
+    tables_.clear();
   }
   socket_.reset();
   if (pid <= 0) return;
@@ -481,75 +579,123 @@ void Supervisor::settle_cancelled() {
 
 // The new engine gets what waits.
 void Supervisor::run_again() {
-  const std::lock_guard lock(mutex_);
-  for (auto& [id, pending] : pending_) {
-    ++pending.runs;
-    outgoing_.push_back(
-        std::move(WireWriter(FrameKind::submit).u64(id).request(pending.request)).frame());
-    if (pending.cancelled) {
-      outgoing_.push_back(std::move(WireWriter(FrameKind::cancel).u64(id)).frame());
+  std::vector<Done> loads;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& [id, pending] : pending_) {
+      ++pending.runs;
+      outgoing_.push_back(
+          std::move(WireWriter(FrameKind::submit).u64(id).request(pending.request)).frame());
+      if (pending.cancelled) {
+        outgoing_.push_back(std::move(WireWriter(FrameKind::cancel).u64(id)).frame());
+      }
     }
+    if (state_ == State::restarting) ++restarts_;
+    state_ = State::ready;
+    trouble_.clear();
+    busy_ = Clock::now();
+    loads.swap(loads_);
   }
-  up_ = true;
+  tell(std::move(loads), {});
 }
 
-// False when the server stops.
-bool Supervisor::pause(milliseconds time) {
-  const auto until = Clock::now() + time;
-  while (Clock::now() < until) {
+// As long as there shall be no engine: between two starts, or until one is wanted. False when the
+// server stops.
+bool Supervisor::wait_to_start() {
+  const auto until = Clock::now() + backoff_;
+  for (;;) {
+    std::vector<Done> unloads;
+    int patience = 50;  // milliseconds
     {
       const std::lock_guard lock(mutex_);
       if (stopping_) return false;
+      if (state_ == State::unloading || (state_ == State::restarting && !wanted_)) {
+        state_ = State::unloaded;
+        trouble_.clear();
+      }
+      if (state_ == State::unloaded) {
+        backoff_ = options_.backoff_first;
+        unloads.swap(unloads_);
+        patience = -1;
+        if (wanted_) state_ = State::loading;
+      }
+    }
+    tell(std::move(unloads), {});
+    {
+      const std::lock_guard lock(mutex_);
+      if (state_ == State::loading) return true;
+      if (state_ == State::restarting && Clock::now() >= until) return true;
     }
     pollfd wanted = {wake_.get(), POLLIN, 0};
-    if (::poll(&wanted, 1, 50) > 0) {
+    if (::poll(&wanted, 1, patience) > 0) {
       std::uint64_t count = 0;
       [[maybe_unused]] const auto got = ::read(wake_.get(), &count, sizeof count);
     }
     settle_cancelled();
   }
+}
+
+// A load by wish that fails is over; after a death it is tried again.
+void Supervisor::start_failed(const Error& error) {
+  log_error("the engine does not start: {}", error.message);
+  std::vector<Done> loads;
+  {
+    const std::lock_guard lock(mutex_);
+    trouble_ = fmt::format("does not start: {}", error.message);
+    for (auto& [id, pending] : pending_) {
+      pending.runs = state_ == State::loading ? kMaxRuns : pending.runs + 1;
+    }
+    if (state_ == State::loading) {
+      state_ = State::unloaded;
+      wanted_ = false;
+    }
+    loads.swap(loads_);
+  }
+  settle_pending(fmt::format("does not start: {}", error.message));
+  tell(std::move(loads), tl::unexpected<Error>(error));
+}
+
+// Until there is an engine again; false when the server stops.
+bool Supervisor::start_again() {
+  for (;;) {
+    if (!wait_to_start()) return false;
+    backoff_ = std::min(2 * backoff_, options_.backoff_most);
+    Status status = spawn();
+    if (status) status = wait_until_ready();
+    if (stopping()) return false;
+    if (status) break;
+    start_failed(status.error());
+  }
+  log_info("the engine is up again");
+  run_again();
   return true;
 }
 
 void Supervisor::supervise() {
-  milliseconds backoff = options_.backoff_first;
-  for (;;) {
-    const auto begun = Clock::now();
+  do {
+    answered_ = false;
     std::string reason = run_engine();
+    bool died = false;
     {
       const std::lock_guard lock(mutex_);
-      if (stopping_) break;
+      if (stopping_) return;
+      died = state_ == State::ready;
+      if (died) state_ = State::restarting;
+    }
+    // One that has answered dies of something else than its start.
+    if (answered_) backoff_ = options_.backoff_first;
+    if (!died) {
+      quit_and_reap();
+      continue;
     }
     kill_and_reap(reason);
     log_error("the engine {}", reason);
     {
       const std::lock_guard lock(mutex_);
-      last_death_ = reason;
+      trouble_ = last_death_ = reason;
     }
     settle_pending(reason);
-    // One that ran for a while dies of something else than its start.
-    if (Clock::now() - begun > 10 * options_.backoff_most) backoff = options_.backoff_first;
-    for (;;) {
-      if (!pause(backoff)) return;
-      backoff = std::min(2 * backoff, options_.backoff_most);
-      Status status = spawn();
-      if (status) status = wait_until_ready();
-      if (status) break;
-      {
-        const std::lock_guard lock(mutex_);
-        if (stopping_) return;
-        last_death_ = status.error().message;
-      }
-      log_error("the engine does not start: {}", status.error().message);
-      settle_pending(status.error().message);
-    }
-    {
-      const std::lock_guard lock(mutex_);
-      ++restarts_;
-    }
-    log_info("the engine is up again");
-    run_again();
-  }
+  } while (start_again());
 }
 
 // Callers ------------------------------------------------------------------------------------
@@ -561,8 +707,13 @@ Result<RequestId> Supervisor::submit(Request request, std::shared_ptr<Listener> 
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) return fail(ErrorCode::unavailable, "the engine is stopping");
-    if (!up_) {
-      return fail(ErrorCode::unavailable, "the engine {}{}; try again shortly", last_death_, kBack);
+    if (state_ == State::restarting) {
+      return fail(ErrorCode::unavailable, "the engine {}{}; try again shortly", trouble_, kBack);
+    }
+    if (state_ != State::ready && !options_.auto_load) {
+      return fail(ErrorCode::unavailable, "{}",
+                  state_ == State::loading ? "the model is being loaded; try again shortly"
+                                           : "the model is unloaded; POST /load loads it");
     }
     if (pending_.size() >= std::size_t{options_.queue_limit} + facts_.parallel) {
       return fail(ErrorCode::exhausted,
@@ -570,11 +721,16 @@ Result<RequestId> Supervisor::submit(Request request, std::shared_ptr<Listener> 
                   pending_.size());
     }
     id = ++last_id_;
-    outgoing_.push_back(std::move(WireWriter(FrameKind::submit).u64(id).request(request)).frame());
     Pending pending;
+    if (state_ == State::ready) {
+      outgoing_.push_back(
+          std::move(WireWriter(FrameKind::submit).u64(id).request(request)).frame());
+      pending.runs = 1;
+    }
+    wanted_ = true;
+    busy_ = Clock::now();
     pending.request = std::move(request);
     pending.listener = std::move(listener);
-    pending.runs = 1;
     pending_.emplace(id, std::move(pending));
   }
   wake();
@@ -587,14 +743,54 @@ void Supervisor::cancel(RequestId id) {
     const auto found = pending_.find(id);
     if (found == pending_.end() || found->second.cancelled) return;
     found->second.cancelled = true;
-    if (up_) outgoing_.push_back(std::move(WireWriter(FrameKind::cancel).u64(id)).frame());
+    if (state_ == State::ready) {
+      outgoing_.push_back(std::move(WireWriter(FrameKind::cancel).u64(id)).frame());
+    }
   }
   wake();
+}
+
+void Supervisor::unload(Done done) {
+  Status now;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) {
+      now = fail(ErrorCode::unavailable, "the server is stopping");
+    } else if (!pending_.empty()) {
+      now = fail(ErrorCode::exhausted,
+                 "{} requests run or wait; the model is unloaded only when there are none",
+                 pending_.size());
+    } else if (state_ == State::loading) {
+      now = fail(ErrorCode::exhausted, "the model is just being loaded; try again when it is");
+    } else if (state_ != State::unloaded) {
+      wanted_ = false;
+      if (state_ == State::ready) state_ = State::unloading;
+      unloads_.push_back(std::move(done));
+    }
+  }
+  wake();
+  if (done) done(now);
+}
+
+void Supervisor::load(Done done) {
+  Status now;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) {
+      now = fail(ErrorCode::unavailable, "the server is stopping");
+    } else if (state_ != State::ready) {
+      wanted_ = true;
+      loads_.push_back(std::move(done));
+    }
+  }
+  wake();
+  if (done) done(now);
 }
 
 EngineCounters Supervisor::counters() const {
   const std::lock_guard lock(mutex_);
   EngineCounters counters = counters_;
+  counters.ngram_tables = sum_of(std::move(counters.ngram_tables), tables_);
   for (const auto& [id, pending] : pending_) {
     ++(pending.progressed ? counters.running : counters.waiting);
   }
@@ -603,7 +799,7 @@ EngineCounters Supervisor::counters() const {
 
 EngineProcess::Health Supervisor::health() const {
   const std::lock_guard lock(mutex_);
-  return {up_, restarts_, last_death_, static_cast<int>(pid_)};
+  return {state_, options_.auto_load, restarts_, trouble_, last_death_, static_cast<int>(pid_)};
 }
 
 Supervisor::~Supervisor() {
@@ -613,28 +809,20 @@ Supervisor::~Supervisor() {
   }
   wake();
   if (thread_.joinable()) thread_.join();
-  // Asked first, then told.
-  if (socket_.get() >= 0) {
-    const std::string frame = std::move(WireWriter(FrameKind::quit)).frame();
-    [[maybe_unused]] const auto sent =
-        ::send(socket_.get(), frame.data(), frame.size(), MSG_NOSIGNAL);
-    ::shutdown(socket_.get(), SHUT_WR);
-    const auto until = Clock::now() + options_.quit_time;
-    int status = 0;
-    while (pid_ > 0 && Clock::now() < until) {
-      if (waitpid(pid_, &status, WNOHANG) == pid_) {
-        pid_ = 0;
-        break;
-      }
-      std::this_thread::sleep_for(milliseconds(5));
-    }
-  }
-  std::string reason = "was stopped";
-  kill_and_reap(reason);
-  settle_pending(reason);
+  quit_and_reap();
+  settle_pending("was stopped");
+  const Status stopped = fail(ErrorCode::unavailable, "the server is stopping");
+  tell(std::move(loads_), stopped);
+  tell(std::move(unloads_), stopped);
 }
 
 }  // namespace
+
+std::string_view to_string(EngineProcess::State state) {
+  constexpr std::array<std::string_view, 5> kNames = {"ready", "restarting", "unloading",
+                                                      "unloaded", "loading"};
+  return kNames[static_cast<std::size_t>(state)];
+}
 
 Result<std::unique_ptr<EngineProcess>> EngineProcess::start(FileSystem& files,
                                                             EngineProcessOptions options) {

@@ -78,6 +78,35 @@ void put_ids(WireWriter& writer, const std::vector<TokenId>& ids) {
 
 constexpr std::uint32_t kNone = 0xffffffff;
 
+// Every whole number of a table's counters, in one order for both directions.
+template <class Stats, class Function>
+void each_count(Stats& stats, Function function) {
+  for (auto* value : {&stats.requests,
+                      &stats.rows.requested,
+                      &stats.rows.cache_hits,
+                      &stats.rows.joined,
+                      &stats.rows.prefetched_used,
+                      &stats.rows.read,
+                      &stats.rows.failed,
+                      &stats.prefetched,
+                      &stats.prefetch_dropped,
+                      &stats.reads,
+                      &stats.read_bytes,
+                      &stats.retries,
+                      &stats.cancelled,
+                      &stats.keep_alive,
+                      &stats.read_p50,
+                      &stats.read_p99,
+                      &stats.wait_p50,
+                      &stats.wait_p99,
+                      &stats.wait_max,
+                      &stats.cache_rows,
+                      &stats.memory_bytes}) {
+    function(*value);
+  }
+}
+constexpr std::size_t kTableBytes = 4 + 21 * 8 + 8;  // of one without its text
+
 }  // namespace
 
 WireWriter& WireWriter::request(const Request& value) {
@@ -127,6 +156,17 @@ WireWriter& WireWriter::facts(const EngineFacts& value) {
   u8(value.has_draft_block ? 1 : 0).text(value.drafts);
   put_sampling(*this, value.default_sampling);
   put_ids(*this, value.stop_ids);
+  return *this;
+}
+
+WireWriter& WireWriter::counters(const EngineCounters& value) {
+  u32(value.running).u32(value.waiting);
+  u64(value.requests).u64(value.prompt_tokens).u64(value.generated_tokens);
+  u32(static_cast<std::uint32_t>(value.ngram_tables.size()));
+  for (const TableStats& table : value.ngram_tables) {
+    text(table.how).f64(table.rows.wait_seconds);
+    each_count(table, [&](std::uint64_t count) { u64(count); });
+  }
   return *this;
 }
 
@@ -280,6 +320,23 @@ EngineFacts WireReader::facts() {
   value.default_sampling = get_sampling(*this);
   value.stop_ids.resize(count(4));
   for (TokenId& id : value.stop_ids) id = static_cast<TokenId>(u32());
+  return value;
+}
+
+EngineCounters WireReader::counters() {
+  EngineCounters value;
+  value.running = u32();
+  value.waiting = u32();
+  value.requests = u64();
+  value.prompt_tokens = u64();
+  value.generated_tokens = u64();
+  value.ngram_tables.resize(count(kTableBytes));
+  for (TableStats& table : value.ngram_tables) {
+    table.how = text();
+    table.rows.wait_seconds = f64();
+    if (!(std::isfinite(table.rows.wait_seconds) && table.rows.wait_seconds >= 0)) failed_ = true;
+    each_count(table, [&](std::uint64_t& count) { count = u64(); });
+  }
   return value;
 }
 

@@ -17,7 +17,7 @@
 
 namespace strata::server {
 
-inline constexpr std::uint32_t kWireVersion = 1;
+inline constexpr std::uint32_t kWireVersion = 2;
 inline constexpr std::uint32_t kMaxFrame = std::uint32_t{64} << 20;
 
 enum class FrameKind : std::uint8_t {
@@ -30,8 +30,8 @@ enum class FrameKind : std::uint8_t {
   // From the engine.
   loading = 16,         // text
   ready = 17,           // u32 version, facts
-  failed = 18,          // error: it cannot start
-  pong = 19,            // u64 number
+  failed = 18,          // error: it cannot start, or not go on; the last frame
+  pong = 19,            // u64 number, counters
   progress = 20,        // u64 id, u32 read, u32 total
   prompt_chances = 21,  // u64 id, chances
   token = 22,           // u64 id, i32 token, u8 whether chances follow, chances
@@ -59,6 +59,7 @@ class WireWriter {
   WireWriter& completion(const Completion& value);
   WireWriter& error(const Error& value);
   WireWriter& facts(const EngineFacts& value);
+  WireWriter& counters(const EngineCounters& value);
   std::string frame() &&;  // with its length
 
  private:
@@ -80,6 +81,7 @@ class WireReader {
   Completion completion();
   Error error();
   EngineFacts facts();
+  EngineCounters counters();
   // Nothing was missing, nothing is left.
   Status done() const;
 

@@ -16,6 +16,11 @@ std::int64_t now() {
   return static_cast<std::int64_t>(std::time(nullptr));
 }
 
+// In the place of a template that a model does not have.
+constexpr std::string_view kNoTemplate =
+    "{{ raise_exception('this model has no chat template and holds no conversations; "
+    "POST /v1/completions takes plain text') }}";
+
 bool empty_turn(const chat::Message& message) {
   return message.role == "assistant" && message.content.empty() && message.tool_calls.empty();
 }
@@ -85,16 +90,20 @@ Service::Service(Engine& engine, chat::ChatTemplate chat_template, ServiceOption
       started_(now()) {}
 
 Result<std::unique_ptr<Service>> Service::create(Engine& engine, ServiceOptions options) {
-  if (!engine.metadata().contains("tokenizer.chat_template")) {
-    return fail(ErrorCode::unsupported,
-                "the model '{}' has no chat template (tokenizer.chat_template); convert it again "
-                "from a folder whose tokenizer_config.json or chat_template.jinja has one",
-                engine.facts().model_name);
+  const bool has_template = engine.metadata().contains("tokenizer.chat_template");
+  std::string source(kNoTemplate);
+  if (has_template) {
+    STRATA_ASSIGN(source, engine.metadata().string("tokenizer.chat_template"));
+  } else {
+    log_warning(
+        "the model '{}' has no chat template (tokenizer.chat_template): it completes texts "
+        "but holds no conversations",
+        engine.facts().model_name);
   }
-  STRATA_ASSIGN(const std::string source, engine.metadata().string("tokenizer.chat_template"));
   auto compiled = chat::ChatTemplate::compile(source);
   if (!compiled) return with_context(compiled.error(), "the model's chat template");
   std::unique_ptr<Service> service(new Service(engine, std::move(*compiled), std::move(options)));
+  service->has_template_ = has_template;
   STRATA_TRY(service->choose_defaults());
   return service;
 }

@@ -54,8 +54,7 @@ struct ServiceOptions {
   PromptEncoder::Limits encoder = {};
   std::string encoder_source = "built-in";
   std::vector<std::string> aliases = {};  // further names of the model
-  // Of an engine that is a process; empty for one that is not.
-  std::function<EngineProcess::Health()> engine_health = {};
+  EngineProcess* process = nullptr;       // the engine, if it is a process of its own
 };
 
 // What has been answered since the start, over all lives of the engine.
@@ -77,8 +76,9 @@ struct Prepared {
 
 class Service {
  public:
-  // Compiles the model's chat template (`tokenizer.chat_template`). The engine must outlive the
-  // service. A model without a template is `unsupported`, bad options are `invalid_argument`.
+  // Compiles the model's chat template (`tokenizer.chat_template`); of a model without one every
+  // conversation is refused, texts are completed. The engine must outlive the service. Bad options
+  // are `invalid_argument`.
   static Result<std::unique_ptr<Service>> create(Engine& engine, ServiceOptions options = {});
 
   // Refusals are complete sentences; a request that does not fit the context has the code
@@ -112,7 +112,9 @@ class Service {
   std::optional<ChatResult> last_result() const;     // without texts
   std::vector<AnswerRun::Sight> answers() const;     // that run or wait
   std::int64_t started() const { return started_; }  // seconds since 1970
-  const std::string& template_source() const { return template_.source(); }
+  std::string_view template_source() const {         // empty: the model has none
+    return has_template_ ? std::string_view(template_.source()) : std::string_view();
+  }
   const ServiceOptions& options() const { return options_; }
 
   // What a request leaves open.
@@ -138,6 +140,7 @@ class Service {
 
   Engine& engine_;
   chat::ChatTemplate template_;
+  bool has_template_ = true;
   ServiceOptions options_;
   std::shared_ptr<PromptEncoder> encoder_;  // held by running answers too
   Sampling sampling_;

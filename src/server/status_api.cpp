@@ -27,17 +27,42 @@ Load load_of(const std::vector<AnswerRun::Sight>& answers) {
   return load;
 }
 
+using State = EngineProcess::State;
+
+// An engine inside the server is always there.
+EngineProcess::Health engine_health(const Service& service) {
+  const EngineProcess* process = service.options().process;
+  return process == nullptr ? EngineProcess::Health{} : process->health();
+}
+
+// Why requests are not answered; empty if they are, now or after a wait.
+std::string trouble_of(const EngineProcess::Health& health) {
+  if (health.state == State::restarting)
+    return fmt::format("the engine {}; it is being started again", health.trouble);
+  if (!health.trouble.empty()) return fmt::format("the engine {}", health.trouble);
+  if (health.state == State::ready || health.auto_load) return {};
+  return health.state == State::loading ? "the model is being loaded; try again shortly"
+                                        : "the model is unloaded; POST /load loads it";
+}
+
 }  // namespace
 
 json::object health_json(const StatusContext& context) {
   const Service& service = *context.service;
-  return {{"status", "ok"},
-          {"service", "strata"},
-          {"model", service.facts().model_name},
-          {"max_context", service.facts().context},
-          {"images", false},
-          {"api_key", context.needs_key},
-          {"loaded", true}};
+  const EngineProcess::Health health = engine_health(service);
+  json::object object = {{"status", "ok"},
+                         {"service", "strata"},
+                         {"model", service.facts().model_name},
+                         {"max_context", service.facts().context},
+                         {"images", false},
+                         {"api_key", context.needs_key},
+                         {"loaded", health.up()}};
+  if (std::string trouble = trouble_of(health); !trouble.empty()) {
+    object["status"] =
+        health.trouble.empty() ? json::value(std::string(to_string(health.state))) : "error";
+    object["reason"] = std::move(trouble);
+  }
+  return object;
 }
 
 json::object model_json(const Service& service, std::string_view name) {
@@ -49,7 +74,7 @@ json::object model_json(const Service& service, std::string_view name) {
       {"object", "model"},
       {"created", service.started()},
       {"owned_by", "strata"},
-      {"status", {{"value", "loaded"}}},
+      {"status", {{"value", engine_health(service).up() ? "loaded" : "unloaded"}}},
       {"aliases", std::move(aliases)},
       {"meta",
        {{"n_ctx", facts.context},
@@ -84,6 +109,7 @@ json::object props_json(const StatusContext& context) {
   const Service& service = *context.service;
   const EngineFacts& facts = service.facts();
   const Sampling& s = service.default_sampling();
+  const EngineProcess::Health health = engine_health(service);
   json::object params = {{"temperature", s.temperature},
                          {"top_p", s.top_p},
                          {"top_k", s.top_k},
@@ -99,19 +125,20 @@ json::object props_json(const StatusContext& context) {
       {"total_slots", facts.parallel},
       {"model_alias", facts.model_name},
       {"model_path", facts.model_path},
-      {"chat_template", service.template_source()},
+      {"chat_template", std::string(service.template_source())},
       {"chat_template_caps",
        {{"supports_tools", service.template_source().find("tools") != std::string::npos},
         {"supports_thinking",
          service.template_source().find("enable_thinking") != std::string::npos}}},
       {"modalities", {{"vision", false}, {"audio", false}}},
-      {"models_autoload", false},
-      {"is_sleeping", false},
+      {"models_autoload", service.options().process != nullptr && health.auto_load},
+      {"is_sleeping", health.state == State::unloaded},
       {"build_info", context.version}};
 }
 
-// The engine's places, those that are taken first.
+// The engine's places, those that are taken first; none while the model is unloaded.
 json::array slots_json(const StatusContext& context) {
+  if (engine_health(*context.service).state == State::unloaded) return {};
   const EngineFacts& facts = context.service->facts();
   json::array slots;
   for (const auto& answer : context.service->answers()) {
@@ -164,10 +191,11 @@ json::object status_json(const StatusContext& context) {
   for (std::size_t i = 0; i < kFinishNames.size(); ++i) {
     finished[std::string(kFinishNames[i])] = counters.finished[i];
   }
+  const EngineProcess::Health health = engine_health(service);
   json::value process;
-  if (service.options().engine_health) {
-    const EngineProcess::Health health = service.options().engine_health();
-    process = {{"up", health.up},
+  if (service.options().process != nullptr) {
+    process = {{"up", health.up()},
+               {"state", std::string(to_string(health.state))},
                {"pid", health.pid},
                {"restarts", health.restarts},
                {"last_death",
@@ -180,8 +208,8 @@ json::object status_json(const StatusContext& context) {
   return {{"service", "strata"},
           {"version", context.version},
           {"model", facts.model_name},
-          {"loaded", true},
-          {"auto_load", false},
+          {"loaded", health.up()},
+          {"auto_load", service.options().process != nullptr && health.auto_load},
           {"started", service.started()},
           {"uptime_s", now - service.started()},
           {"context", facts.context},
@@ -227,65 +255,129 @@ json::object status_json(const StatusContext& context) {
           {"last_timings", last ? json::value(timings_json(*last)) : json::value(nullptr)}};
 }
 
-std::string metrics_text(const StatusContext& context) {
-  const ServiceCounters counters = context.service->counters();
-  const Load load = load_of(context.service->answers());
-  std::string text;
-  const auto metric = [&](std::string_view name, std::string_view type, std::string_view help,
-                          double value) {
-    fmt::format_to(std::back_inserter(text), "# HELP {0} {1}\n# TYPE {0} {2}\n{0} {3}\n", name,
-                   help, type, value);
+namespace {
+
+// Prometheus' text form: a family is said once, then its samples.
+class Metrics {
+ public:
+  void family(std::string_view name, std::string_view type, std::string_view help) {
+    name_ = name;
+    fmt::format_to(std::back_inserter(text_), "# HELP {0} {2}\n# TYPE {0} {1}\n", name, type, help);
+  }
+  template <class Value>
+  void sample(Value value) {
+    fmt::format_to(std::back_inserter(text_), "{} {}\n", name_, value);
+  }
+  template <class Label, class Value>
+  void sample(std::string_view key, const Label& label, Value value) {
+    fmt::format_to(std::back_inserter(text_), "{}{{{}=\"{}\"}} {}\n", name_, key, label, value);
+  }
+  template <class Value>
+  void counter(std::string_view name, std::string_view help, Value value) {
+    family(name, "counter", help);
+    sample(value);
+  }
+  template <class Value>
+  void gauge(std::string_view name, std::string_view help, Value value) {
+    family(name, "gauge", help);
+    sample(value);
+  }
+  std::string text() && { return std::move(text_); }
+
+ private:
+  std::string text_;
+  std::string name_;
+};
+
+// One sample for each table, by its place among the model's.
+void add_ngram_tables(Metrics& metrics, const std::vector<TableStats>& tables) {
+  if (tables.empty()) return;
+  const auto each = [&](std::string_view name, std::string_view type, std::string_view help,
+                        auto value) {
+    metrics.family(name, type, help);
+    for (std::size_t i = 0; i < tables.size(); ++i) metrics.sample("table", i, value(tables[i]));
   };
+  using T = TableStats;
+  each("strata_ngram_rows_requested_total", "counter", "Rows of the n-gram table that were needed.",
+       [](const T& t) { return t.rows.requested; });
+  each("strata_ngram_rows_cached_total", "counter", "Of them found in the row cache.",
+       [](const T& t) { return t.rows.cache_hits; });
+  each("strata_ngram_rows_joined_total", "counter", "Of them already being read.",
+       [](const T& t) { return t.rows.joined; });
+  each("strata_ngram_rows_foreseen_total", "counter", "Of the two above, because asked for ahead.",
+       [](const T& t) { return t.rows.prefetched_used; });
+  each("strata_ngram_rows_read_total", "counter", "Of them read when they were needed.",
+       [](const T& t) { return t.rows.read; });
+  each("strata_ngram_rows_failed_total", "counter", "Of them that could not be read.",
+       [](const T& t) { return t.rows.failed; });
+  each("strata_ngram_wait_seconds_total", "counter", "Time that windows waited for rows.",
+       [](const T& t) { return t.rows.wait_seconds; });
+  each("strata_ngram_prefetched_total", "counter", "Rows asked for ahead.",
+       [](const T& t) { return t.prefetched; });
+  each("strata_ngram_prefetch_dropped_total", "counter", "Of them refused or lost before use.",
+       [](const T& t) { return t.prefetch_dropped; });
+  each("strata_ngram_reads_total", "counter", "Reads of the disk.",
+       [](const T& t) { return t.reads; });
+  each("strata_ngram_read_bytes_total", "counter", "Bytes of them.",
+       [](const T& t) { return t.read_bytes; });
+  each("strata_ngram_cache_rows", "gauge", "Rows that the cache holds at most.",
+       [](const T& t) { return t.cache_rows; });
+  each("strata_ngram_memory_bytes", "gauge", "Memory of the row cache and its buffers.",
+       [](const T& t) { return t.memory_bytes; });
+}
+
+}  // namespace
+
+std::string metrics_text(const StatusContext& context) {
+  const Service& service = *context.service;
+  const ServiceCounters counters = service.counters();
+  const Load load = load_of(service.answers());
   const auto rate = [](std::uint64_t tokens, double seconds) {
     return seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0;
   };
   const std::uint64_t read = counters.prompt_tokens - counters.cached_tokens;
+  Metrics metrics;
   // llama.cpp's names, for dashboards that know them.
-  metric("llamacpp:prompt_tokens_total", "counter", "Number of prompt tokens processed.",
-         static_cast<double>(read));
-  metric("llamacpp:prompt_seconds_total", "counter", "Prompt process time",
-         counters.prompt_seconds);
-  metric("llamacpp:tokens_predicted_total", "counter", "Number of generation tokens processed.",
-         static_cast<double>(counters.completion_tokens));
-  metric("llamacpp:tokens_predicted_seconds_total", "counter", "Predict process time",
-         counters.decode_seconds);
-  metric("llamacpp:prompt_tokens_seconds", "gauge", "Average prompt throughput in tokens/s.",
-         rate(read, counters.prompt_seconds));
-  metric("llamacpp:predicted_tokens_seconds", "gauge", "Average generation throughput in tokens/s.",
-         rate(counters.completion_tokens, counters.decode_seconds));
-  metric("llamacpp:requests_processing", "gauge", "Number of requests processing.",
-         static_cast<double>(load.running));
-  metric("llamacpp:requests_deferred", "gauge", "Number of requests deferred.",
-         static_cast<double>(load.waiting));
-  metric("strata_requests_total", "counter", "Answers that were accepted.",
-         static_cast<double>(counters.requests));
-  text +=
-      "# HELP strata_finished_total Answers that ended, by reason.\n"
-      "# TYPE strata_finished_total counter\n";
-  for (std::size_t i = 0; i < kFinishNames.size(); ++i) {
-    fmt::format_to(std::back_inserter(text), "strata_finished_total{{reason=\"{}\"}} {}\n",
-                   kFinishNames[i], counters.finished[i]);
+  metrics.counter("llamacpp:prompt_tokens_total", "Number of prompt tokens processed.", read);
+  metrics.counter("llamacpp:prompt_seconds_total", "Prompt process time", counters.prompt_seconds);
+  metrics.counter("llamacpp:tokens_predicted_total", "Number of generation tokens processed.",
+                  counters.completion_tokens);
+  metrics.counter("llamacpp:tokens_predicted_seconds_total", "Predict process time",
+                  counters.decode_seconds);
+  metrics.gauge("llamacpp:prompt_tokens_seconds", "Average prompt throughput in tokens/s.",
+                rate(read, counters.prompt_seconds));
+  metrics.gauge("llamacpp:predicted_tokens_seconds", "Average generation throughput in tokens/s.",
+                rate(counters.completion_tokens, counters.decode_seconds));
+  metrics.gauge("llamacpp:requests_processing", "Number of requests processing.", load.running);
+  metrics.gauge("llamacpp:requests_deferred", "Number of requests deferred.", load.waiting);
+  metrics.counter("strata_requests_total", "Answers that were accepted.", counters.requests);
+  metrics.family("strata_finished_total", "counter", "Answers that ended, by reason.");
+  for (std::size_t i = 0; i < kFinishNames.size(); ++i)
+    metrics.sample("reason", kFinishNames[i], counters.finished[i]);
+  metrics.counter("strata_cached_tokens_total", "Prompt tokens that were not read again.",
+                  counters.cached_tokens);
+  metrics.counter("strata_reasoning_tokens_total", "Generated tokens inside the thinking.",
+                  counters.reasoning_tokens);
+  metrics.counter("strata_queue_seconds_total", "Time that answers waited for the engine.",
+                  counters.queue_seconds);
+  metrics.gauge("strata_context_tokens", "Tokens that a request may hold.",
+                service.facts().context);
+  if (service.options().process != nullptr) {
+    const EngineProcess::Health health = engine_health(service);
+    metrics.gauge("strata_engine_up", "Whether the engine's process answers.", health.up() ? 1 : 0);
+    metrics.counter("strata_engine_restarts_total", "Engines started after one had died.",
+                    health.restarts);
   }
-  metric("strata_cached_tokens_total", "counter", "Prompt tokens that were not read again.",
-         static_cast<double>(counters.cached_tokens));
-  metric("strata_reasoning_tokens_total", "counter", "Generated tokens inside the thinking.",
-         static_cast<double>(counters.reasoning_tokens));
-  metric("strata_queue_seconds_total", "counter", "Time that answers waited for the engine.",
-         counters.queue_seconds);
-  const PromptEncoder::Counters encoder = context.service->encoder_counters();
-  metric("strata_prompt_bytes_total", "counter", "Text of prompts.",
-         static_cast<double>(encoder.bytes));
-  metric("strata_prompt_encoded_bytes_total", "counter",
-         "Text of prompts that stood in no earlier one.",
-         static_cast<double>(encoder.encoded_bytes));
-  metric("strata_prompt_reply_tokens_total", "counter",
-         "Tokens of prompts taken as the model wrote them.",
-         static_cast<double>(encoder.reply_tokens));
-  metric("strata_prompt_held_bytes", "gauge", "Memory of the prompts that are kept.",
-         static_cast<double>(encoder.held_bytes));
-  metric("strata_context_tokens", "gauge", "Tokens that a request may hold.",
-         context.service->facts().context);
-  return text;
+  const PromptEncoder::Counters encoder = service.encoder_counters();
+  metrics.counter("strata_prompt_bytes_total", "Text of prompts.", encoder.bytes);
+  metrics.counter("strata_prompt_encoded_bytes_total",
+                  "Text of prompts that stood in no earlier one.", encoder.encoded_bytes);
+  metrics.counter("strata_prompt_reply_tokens_total",
+                  "Tokens of prompts taken as the model wrote them.", encoder.reply_tokens);
+  metrics.gauge("strata_prompt_held_bytes", "Memory of the prompts that are kept.",
+                encoder.held_bytes);
+  add_ngram_tables(metrics, service.engine_counters().ngram_tables);
+  return std::move(metrics).text();
 }
 
 }  // namespace strata::server

@@ -13,6 +13,7 @@ struct StatusContext {
   bool needs_key = false;
 };
 
+// `status` is "ok" if a request would be answered now or after a wait; else why not.
 boost::json::object health_json(const StatusContext& context);
 boost::json::object models_json(const StatusContext& context);
 boost::json::object model_json(const Service& service, std::string_view name);

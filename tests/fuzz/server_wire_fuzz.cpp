@@ -27,6 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       read([](WireReader& reader) { reader.u64(), reader.completion(); });
       read([](WireReader& reader) { reader.u64(), reader.chances(); });
       read([](WireReader& reader) { reader.u32(), reader.facts(); });
+      read([](WireReader& reader) { reader.u64(), reader.counters(); });
       read([](WireReader& reader) { reader.error(); });
     }
   }

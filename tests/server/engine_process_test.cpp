@@ -7,6 +7,7 @@
 #include <signal.h>
 
 #include <condition_variable>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -94,7 +95,7 @@ class EngineProcessTest : public ::testing::Test {
   }
   static bool up_again(EngineProcess& engine, std::uint64_t restarts) {
     for (int i = 0; i < 24'000; ++i) {
-      if (engine.health().up && engine.health().restarts >= restarts) return true;
+      if (engine.health().up() && engine.health().restarts >= restarts) return true;
       std::this_thread::sleep_for(5ms);
     }
     return false;
@@ -219,7 +220,7 @@ TEST_F(EngineProcessTest, CancelledWhileThereIsNoEngine) {
   const auto id = engine->submit(request(*engine), collector);
   std::this_thread::sleep_for(30ms);
   ::kill(engine->health().pid, SIGKILL);
-  for (int i = 0; i < 1000 && engine->health().up; ++i) std::this_thread::sleep_for(2ms);
+  for (int i = 0; i < 1000 && engine->health().up(); ++i) std::this_thread::sleep_for(2ms);
   EXPECT_EQ(collector->finished_, 0) << "it waits for the next engine";
   engine->cancel(*id);
   ASSERT_TRUE(collector->over());
@@ -304,6 +305,150 @@ TEST_F(EngineProcessTest, RandomKillsLoseNothingAndMixNothing) {
   expect_works(*engine);
 }
 
+// Loading and unloading ------------------------------------------------------------------
+
+// What load() or unload() told.
+class Told {
+ public:
+  EngineProcess::Done done() {
+    return [state = state_](const Status& status) { state->set_value(status); };
+  }
+  Status get() {
+    auto future = state_->get_future();
+    if (future.wait_for(120s) != std::future_status::ready)
+      return fail(ErrorCode::internal, "nothing was told");
+    return future.get();
+  }
+
+ private:
+  std::shared_ptr<std::promise<Status>> state_ = std::make_shared<std::promise<Status>>();
+};
+
+Status unloaded(EngineProcess& engine) {
+  Told told;
+  engine.unload(told.done());
+  return told.get();
+}
+Status loaded(EngineProcess& engine) {
+  Told told;
+  engine.load(told.done());
+  return told.get();
+}
+
+TEST_F(EngineProcessTest, UnloadedItHasNoProcessAndARequestLoadsIt) {
+  const auto engine = start(R"([{"text":"fine"}])");
+  ASSERT_NE(engine, nullptr);
+  const int pid = engine->health().pid;
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_TRUE(unloaded(*engine));
+    EXPECT_EQ(engine->health().state, EngineProcess::State::unloaded);
+    EXPECT_EQ(engine->health().pid, 0);
+  }
+  EXPECT_NE(::kill(pid, 0), 0) << "the process is still there";
+  expect_works(*engine);
+  EXPECT_TRUE(engine->health().up());
+  EXPECT_EQ(engine->health().restarts, 0u) << "a load is no restart";
+  EXPECT_TRUE(unloaded(*engine));
+  EXPECT_TRUE(loaded(*engine));
+  EXPECT_TRUE(loaded(*engine));
+  expect_works(*engine);
+  EXPECT_EQ(engine->counters().requests, 2u);
+}
+
+TEST_F(EngineProcessTest, WithoutAutoLoadRequestsAreRefusedUntilItIsLoaded) {
+  auto manual = options(R"([{"text":"fine"}])");
+  manual.auto_load = false;
+  const auto engine = EngineProcess::start(real_files(), manual).value();
+  EXPECT_TRUE(unloaded(*engine));
+  const auto refused = engine->submit(request(*engine), std::make_shared<Collector>());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::unavailable);
+  EXPECT_THAT(refused.error().message, HasSubstr("POST /load"));
+  EXPECT_TRUE(loaded(*engine));
+  expect_works(*engine);
+}
+
+TEST_F(EngineProcessTest, ABusyEngineIsNotUnloaded) {
+  const auto engine = start(R"([{"text":"word ","repeat":true,"pace_ms":2}])");
+  ASSERT_NE(engine, nullptr);
+  auto collector = std::make_shared<Collector>();
+  const auto id = engine->submit(request(*engine), collector);
+  EXPECT_EQ(unloaded(*engine).error().code, ErrorCode::exhausted);
+  engine->cancel(*id);
+  ASSERT_TRUE(collector->over());
+  EXPECT_TRUE(unloaded(*engine));
+}
+
+TEST_F(EngineProcessTest, UnloadedWhenNobodyAsks) {
+  auto idle = options(R"([{"text":"word ","repeat":true,"pace_ms":2,"match":"long"},
+                          {"text":"fine"}])");
+  idle.idle_time = 300ms;
+  const auto engine = EngineProcess::start(real_files(), idle).value();
+  const auto rests = [&] {
+    for (int i = 0; i < 6'000; ++i) {
+      if (engine->health().state == EngineProcess::State::unloaded) return true;
+      std::this_thread::sleep_for(5ms);
+    }
+    return false;
+  };
+  auto collector = std::make_shared<Collector>();
+  const auto id = engine->submit(request(*engine, "long"), collector);
+  std::this_thread::sleep_for(600ms);
+  EXPECT_TRUE(engine->health().up()) << "it is busy";
+  engine->cancel(*id);
+  EXPECT_TRUE(collector->over());
+  EXPECT_TRUE(rests());
+  expect_works(*engine);
+  EXPECT_TRUE(rests());
+}
+
+TEST_F(EngineProcessTest, ALoadThatFailsEndsThoseThatWaitAndCanBeTriedAgain) {
+  const auto engine = start(R"([{"text":"fine"}])");
+  ASSERT_NE(engine, nullptr);
+  EXPECT_TRUE(unloaded(*engine));
+  model_.script("[]");
+  const auto collector = submit(*engine, request(*engine));
+  ASSERT_TRUE(collector->over());
+  EXPECT_EQ(collector->completion_.reason, FinishReason::error);
+  EXPECT_THAT(collector->completion_.error.message, HasSubstr("the script holds no scripts"));
+  EXPECT_EQ(engine->health().state, EngineProcess::State::unloaded);
+  EXPECT_THAT(engine->health().trouble, HasSubstr("the script holds no scripts"));
+  EXPECT_THAT(loaded(*engine).error().message, HasSubstr("the script holds no scripts"));
+  model_.script(R"([{"text":"fine"}])");
+  expect_works(*engine);
+  EXPECT_EQ(engine->health().trouble, "");
+}
+
+TEST_F(EngineProcessTest, NobodyWaitsForEverForAnEngineThatDoesNotStart) {
+  const auto engine = start(R"([{"text":"fine","wait_ms":60000}])");
+  ASSERT_NE(engine, nullptr);
+  const auto collector = submit(*engine, request(*engine));
+  std::this_thread::sleep_for(30ms);
+  model_.script("[]");
+  ::kill(engine->health().pid, SIGKILL);
+  ASSERT_TRUE(collector->over());
+  EXPECT_EQ(collector->completion_.reason, FinishReason::error);
+  EXPECT_THAT(collector->completion_.error.message, HasSubstr("the script holds no scripts"));
+  EXPECT_EQ(engine->health().state, EngineProcess::State::restarting);
+  // Also then it can be put to rest.
+  EXPECT_TRUE(unloaded(*engine));
+  model_.script(R"([{"text":"fine"}])");
+  expect_works(*engine);
+}
+
+TEST_F(EngineProcessTest, EndsWhileItIsUnloadedOrLoading) {
+  auto engine = start(R"([{"text":"fine"}])");
+  ASSERT_NE(engine, nullptr);
+  EXPECT_TRUE(unloaded(*engine));
+  engine.reset();
+  engine = start(R"([{"text":"fine"}])");
+  EXPECT_TRUE(unloaded(*engine));
+  Told told;
+  engine->load(told.done());
+  engine.reset();
+  told.get();
+}
+
 // The frames -------------------------------------------------------------------------------
 
 TEST(Wire, ValuesSurviveTheWay) {
@@ -333,6 +478,37 @@ TEST(Wire, ValuesSurviveTheWay) {
   EXPECT_EQ(read.logit_bias[0].id, 5);
   EXPECT_EQ(read.logprobs, 0u);
   EXPECT_TRUE(read.prompt_logprobs);
+}
+
+TEST(Wire, CountersSurviveTheWay) {
+  EngineCounters counters;
+  counters.running = 1;
+  counters.generated_tokens = 1ull << 40;
+  counters.ngram_tables.resize(2);
+  counters.ngram_tables[1].how = "mapped";
+  counters.ngram_tables[1].rows.requested = 7;
+  counters.ngram_tables[1].rows.wait_seconds = 0.25;
+  counters.ngram_tables[1].memory_bytes = 9;
+  const std::string bytes =
+      std::move(WireWriter(FrameKind::pong).u64(3).counters(counters)).frame().substr(5);
+  WireReader reader(bytes);
+  EXPECT_EQ(reader.u64(), 3u);
+  const EngineCounters read = reader.counters();
+  EXPECT_TRUE(reader.done());
+  EXPECT_EQ(read.running, 1u);
+  EXPECT_EQ(read.generated_tokens, 1ull << 40);
+  ASSERT_EQ(read.ngram_tables.size(), 2u);
+  EXPECT_EQ(read.ngram_tables[1].how, "mapped");
+  EXPECT_EQ(read.ngram_tables[1].rows.requested, 7u);
+  EXPECT_EQ(read.ngram_tables[1].rows.wait_seconds, 0.25);
+  EXPECT_EQ(read.ngram_tables[1].memory_bytes, 9u);
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    const std::string cut = bytes.substr(0, size);
+    WireReader shorter(cut);
+    shorter.u64();
+    shorter.counters();
+    EXPECT_FALSE(shorter.done());
+  }
 }
 
 TEST(Wire, EveryCutAndEveryLongerFrameIsRefused) {

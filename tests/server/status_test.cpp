@@ -1,4 +1,5 @@
 // What the server says of itself, the tokenizer's paths, defaults and their sources.
+#include "server/control_api.h"
 #include "tests/server/api_fixture.h"
 
 namespace strata::server::testing {
@@ -82,7 +83,7 @@ TEST_F(StatusTest, MetricsAreCountersThatAddUp) {
   for (std::string line; std::getline(lines, line);) {
     EXPECT_THAT(line,
                 ::testing::MatchesRegex(
-                    R"(# (HELP|TYPE) [a-z_:]+ .*|[a-z_:]+(\{reason="[a-z_]+"\})? [0-9.e+-]+)"));
+                    R"(# (HELP|TYPE) [a-z_:]+ .*|[a-z_:]+(\{[a-z]+="[a-z0-9_]+"\})? [0-9.e+-]+)"));
   }
 }
 
@@ -190,8 +191,80 @@ TEST_F(StatusTest, WhatItCannotDoIs501) {
     EXPECT_EQ(response.status, 501u) << path;
     EXPECT_EQ(error_of(response, "code"), "not_supported");
   }
-  EXPECT_EQ(client().post("/slots/0?action=save", R"({"filename":"../../x"})").status, 501u);
-  EXPECT_EQ(client().post("/slots/0?action=explode", "{}").status, 400u);
+  for (const char* path : {"/load", "/v1/unload"}) {
+    const RawResponse response = client().post(path, "");
+    EXPECT_EQ(response.status, 501u) << path;
+    EXPECT_EQ(error_of(response, "code"), "not_supported");
+  }
+}
+
+TEST_F(StatusTest, SlotActionsAreCheckedBeforeTheyAreRefused) {
+  const auto status = [&](const std::string& path, const std::string& body) {
+    return client().post("/slots/" + path, body).status;
+  };
+  EXPECT_EQ(status("0?action=save", R"({"filename":"a.bin"})"), 501u);
+  EXPECT_EQ(status("1?action=restore", R"({"filename":"a.bin"})"), 501u);
+  EXPECT_EQ(status("0?action=erase", ""), 501u);
+  EXPECT_EQ(status("0?action=save", R"({"filename":"../../x"})"), 400u);
+  EXPECT_EQ(status("0?action=save", R"({"filename":5})"), 400u);
+  EXPECT_EQ(status("0?action=save", "{}"), 400u);
+  EXPECT_EQ(status("0?action=restore", R"({"filename":"a","path":"b"})"), 400u);
+  EXPECT_EQ(status("0?action=explode", "{}"), 400u);
+  for (const char* id : {"2", "x", "-1", "0x", "99999999999999"})
+    EXPECT_EQ(status(std::string(id) + "?action=erase", ""), 404u) << id;
+}
+
+TEST(FileNames, PlainOnesOnly) {
+  for (const char* good : {"a", "session 1.bin", "\xC3\xA9t\xC3\xA9", "a.b.c", "common.txt",
+                           "nullable", "comx", "a..b"}) {
+    EXPECT_TRUE(check_file_name(good, "filename")) << good;
+  }
+  const std::string long_name(201, 'a');
+  for (const std::string& bad : {std::string(),
+                                 std::string("a/b"),
+                                 std::string("/etc/passwd"),
+                                 std::string("..\\x"),
+                                 std::string("C:x"),
+                                 std::string("a:stream"),
+                                 std::string(".hidden"),
+                                 std::string(".."),
+                                 std::string("a."),
+                                 std::string("a "),
+                                 std::string("CON"),
+                                 std::string("nul.txt"),
+                                 std::string("Com1.bin"),
+                                 std::string("LPT9"),
+                                 std::string("com\xC2\xB9.x"),
+                                 std::string("aux .txt"),
+                                 std::string("a\nb"),
+                                 std::string("a\0b", 3),
+                                 std::string("a\x7f"),
+                                 std::string("a\xC2\x85"),
+                                 std::string("a\xff"),
+                                 std::string("a*"),
+                                 long_name}) {
+    const auto checked = check_file_name(bad, "filename");
+    ASSERT_FALSE(checked) << bad;
+    EXPECT_EQ(checked.error().status, 400u);
+    EXPECT_EQ(checked.error().param, "filename");
+  }
+  EXPECT_TRUE(check_file_name(std::string(200, 'a'), "filename"));
+}
+
+TEST_F(StatusTest, AModelWithoutATemplateCompletesTexts) {
+  engine_->metadata_ = Metadata();
+  engine_->script({{.text = "and so on"}});
+  serve_again();
+  EXPECT_EQ(
+      client().post("/v1/completions", R"({"prompt":"one"})").json().at("choices").at(0).at("text"),
+      "and so on");
+  const RawResponse refused = chat("");
+  EXPECT_EQ(refused.status, 400u);
+  EXPECT_THAT(error_of(refused), HasSubstr("has no chat template"));
+  EXPECT_THAT(error_of(refused), HasSubstr("POST /v1/completions"));
+  EXPECT_EQ(client().post("/v1/messages", R"({"max_tokens":5,"messages":)" + kHello + "}").status,
+            400u);
+  EXPECT_EQ(text_of(client().get("/props").json().at("chat_template")), "");
 }
 
 }  // namespace
