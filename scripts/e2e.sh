@@ -15,6 +15,7 @@ case "${1:-}" in
     echo ai-sdk
     echo python-clients
     echo blackbox
+    echo lifecycle
     echo idle
     echo evaluation
     if [[ "${2:-0}" == 1 ]]; then
@@ -29,6 +30,7 @@ case "${1:-}" in
   ai-sdk) exec node tests/e2e/ai_sdk.mjs ;;
   python-clients) exec .venv/bin/python tests/e2e/python_clients.py ;;
   blackbox) exec node tests/e2e/blackbox.mjs ;;
+  lifecycle) exec node tests/e2e/lifecycle.mjs ;;
   faults) exec node tests/e2e/faults.mjs 10 ;;
   a-hundred-faults) exec node tests/e2e/faults.mjs 100 ;;
   load) exec node tests/e2e/load.mjs ;;

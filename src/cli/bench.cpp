@@ -211,16 +211,16 @@ void add_options(CLI::App& command, BenchArguments& a) {
   add_model_option(command, a.benchmark.model_path);
   add_list(command, "-p,--prompt", a.prompts,
            "Prompt lengths in tokens, as 512,2048; 0 for none (default 512)")
-      ->check(CLI::Range(0, 1 << 20));
+      ->check(CLI::Validator(whole_number_between(0, 1 << 20), ""));
   command.add_option("-n,--generate", a.generate, "Tokens to decode, 0 for none (default 64)")
-      ->check(CLI::Range(0, 1 << 20));
+      ->check(CLI::Validator(whole_number_between(0, 1 << 20), ""));
   add_list(command, "-d,--depth", a.depths,
            "Tokens in the context before decoding, as 0,4096 (default 0)")
-      ->check(CLI::Range(0, 1 << 20));
+      ->check(CLI::Validator(whole_number_between(0, 1 << 20), ""));
   add_list(command, "-b,--batch", a.batches, "Sequences that decode together, as 1,8 (default 1)")
-      ->check(CLI::Range(std::uint32_t{1}, kMostBatch));
+      ->check(CLI::Validator(whole_number_between(1, kMostBatch), ""));
   command.add_option("-r,--repetitions", a.repetitions, "Counted runs of a test (default 5)")
-      ->check(CLI::Range(1, 100));
+      ->check(CLI::Validator(whole_number_between(1, 100), ""));
   command.add_option("--threads", a.benchmark.threads, "Threads (default: usable CPUs)");
   command.add_option("--isa", a.benchmark.isa,
                      "Instruction set of the kernels (default: the best)");
@@ -228,11 +228,11 @@ void add_options(CLI::App& command, BenchArguments& a) {
   command
       .add_option("--chunk", a.benchmark.chunk,
                   "Prompt tokens a window (default: what the engine takes)")
-      ->check(CLI::Range(1, 2048));
+      ->check(CLI::Validator(whole_number_between(1, 2048), ""));
   command
       .add_option("--probe", a.probe_mib,
                   "MiB of memory to measure its speed with, 0 for no probe (default 1024)")
-      ->check(CLI::Range(0, 1 << 16));
+      ->check(CLI::Validator(whole_number_between(0, 1 << 16), ""));
   command
       .add_option("--quiet", a.quiet,
                   "Percent of the CPUs that others may have during a run; runs with more are made "

@@ -59,6 +59,8 @@ TableStats ngram_of(const BenchOutcome& o) {
     sum.reads += n.reads;
     sum.read_bytes += n.read_bytes;
     sum.memory_bytes = n.memory_bytes;
+    sum.cache_rows = n.cache_rows;
+    sum.depth = n.depth;
     waits.push_back(double(n.wait_p50));
     reads.push_back(double(n.read_p50));
     sum.read_p99 = std::max(sum.read_p99, n.read_p99);
@@ -153,11 +155,19 @@ class TableReport final : public BenchReport {
     for (const BenchOutcome& o : outcomes_) {
       const TableStats n = ngram_of(o);
       const double rows = double(std::max<std::uint64_t>(n.rows.requested, 1));
-      fmt::print("| {} | {:.1f} | {:.1f} % | {:.1f} % | {} | {} | {} | {} | {} |\n",
-                 name_of(o.test), double(n.rows.requested) / double(o.tokens),
-                 100 * double(n.rows.cache_hits) / rows,
-                 100 * double(n.rows.prefetched_used) / rows, n.wait_p50, n.wait_p99, n.wait_max,
-                 n.read_p50, n.read_p99);
+      // Without a cache there is nothing to keep what would be asked for ahead; a mapped table has
+      // neither.
+      const auto share = [&](std::uint64_t part) {
+        return n.cache_rows == 0 ? std::string("-")
+                                 : fmt::format("{:.1f} %", 100 * double(part) / rows);
+      };
+      const auto read = [&](std::uint64_t microseconds) {
+        return n.depth == 0 ? std::string("-") : fmt::format("{}", microseconds);
+      };
+      fmt::print("| {} | {:.1f} | {} | {} | {} | {} | {} | {} | {} |\n", name_of(o.test),
+                 double(n.rows.requested) / double(o.tokens), share(n.rows.cache_hits),
+                 share(n.rows.prefetched_used), n.wait_p50, n.wait_p99, n.wait_max,
+                 read(n.read_p50), read(n.read_p99));
     }
   }
 

@@ -28,11 +28,11 @@ Check number_between(double least, double most) {
   };
 }
 
-Check whole_number_up_to(std::int64_t most) {
+Check whole_number_between(std::int64_t least, std::int64_t most) {
   return [=](const std::string& text) -> std::string {
     std::int64_t value = 0;
-    if (read_whole(text, value) && value >= 0 && value <= most) return "";
-    return fmt::format("'{}' is no whole number from 0 to {}", text, most);
+    if (read_whole(text, value) && value >= least && value <= most) return "";
+    return fmt::format("'{}' is no whole number from {} to {}", text, least, most);
   };
 }
 

@@ -16,8 +16,11 @@ using Check = std::function<std::string(const std::string&)>;
 // A finite number from `least` to `most`.
 Check number_between(double least, double most);
 
-// A whole number from 0 to `most`, in decimal digits.
-Check whole_number_up_to(std::int64_t most);
+// A whole number from `least` to `most`, in decimal digits.
+Check whole_number_between(std::int64_t least, std::int64_t most);
+inline Check whole_number_up_to(std::int64_t most) {
+  return whole_number_between(0, most);
+}
 
 // Any text but the empty one; `what` names it: "the model path".
 Check not_empty(const std::string& what);

@@ -21,6 +21,8 @@ struct Invocation {
 
 // Exit code of a command line that is not understood.
 inline constexpr int kUsageError = 2;
+// Says so on standard error; gives that code.
+int usage_error(const std::string& sentence);
 
 void register_bench(CLI::App& app, Invocation& invocation);
 void register_chat(CLI::App& app, Invocation& invocation);

@@ -275,11 +275,11 @@ void register_drafts(CLI::App& app, Invocation& invocation) {
                       "File with a conversation as JSON in each line (default: random tokens)");
   command->add_option("--limit", a->limit, "The first prompts only");
   command->add_option("-p,--prompt-tokens", a->prompt_tokens, "Of a random prompt (default 64)")
-      ->check(CLI::Range(1u, 1u << 20));
+      ->check(CLI::Validator(whole_number_between(1, 1 << 20), ""));
   command->add_option("-n,--generate", a->generate, "Most tokens of an answer (default 256)")
-      ->check(CLI::Range(2u, 1u << 20));
+      ->check(CLI::Validator(whole_number_between(2, 1 << 20), ""));
   command->add_option("-r,--repetitions", a->repetitions, "Runs of all prompts (default 3)")
-      ->check(CLI::Range(1u, 1000u));
+      ->check(CLI::Validator(whole_number_between(1, 1000), ""));
   command->add_option("-t,--temperature", a->temperature, "0 takes the likeliest token");
   command->add_option("--seed", a->seed, "Of sampling and random prompts");
   command
@@ -287,7 +287,7 @@ void register_drafts(CLI::App& app, Invocation& invocation) {
                    "Guess the tokens that are known to come, each depth with this chance, after "
                    "the work of the draft block (what a well-trained one would be worth)")
       ->delimiter(',')
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(CLI::Validator(number_between(0, 1), ""));
   command->callback([a, &invocation] { invocation.run = [a] { return run_drafts(*a); }; });
 }
 

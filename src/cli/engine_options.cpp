@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/sizes.h"
+#include "cli/checks.h"
 
 namespace strata {
 namespace {
@@ -22,36 +23,41 @@ void add_text(CLI::App& command, const char* flag, const Set& set, const char* h
 
 }  // namespace
 
-void add_table_options(CLI::App& command, TableOptions& options) {
-  constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+void add_table_mode(CLI::App& command, TableMode& mode) {
   command
       .add_option_function<std::string>(
           "--ngram-table",
-          [&options](const std::string& name) { options.mode = table_mode_named(name).value(); },
+          [&mode](const std::string& name) { mode = table_mode_named(name).value(); },
           "How the n-gram table is read: auto (mmap if it fits the cache, else direct), direct "
           "(past "
           "the page cache), threads, mmap, resident (all of it in memory)")
       ->check(CLI::Validator(
           [](const std::string& name) {
-            const auto mode = table_mode_named(name);
-            return mode ? std::string() : mode.error().message;
+            const auto named = table_mode_named(name);
+            return named ? std::string() : named.error().message;
           },
           ""));
+}
+
+void add_table_options(CLI::App& command, TableOptions& options) {
+  constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+  add_table_mode(command, options.mode);
   command
       .add_option_function<std::uint64_t>(
           "--ngram-cache",
           [&options, kMiB](const std::uint64_t& mib) { options.cache_bytes = mib * kMiB; },
           "MiB for rows of the table that were read (default 128)")
-      ->check(CLI::Range(std::uint64_t{0}, kMaxTableCache / kMiB));
+      ->check(CLI::Validator(
+          whole_number_between(0, static_cast<std::int64_t>(kMaxTableCache / kMiB)), ""));
   command
       .add_option("--ngram-depth", options.queue_depth,
                   "Reads of the table under way at the same time (default 64)")
-      ->check(CLI::Range(1u, kMaxReadDepth));
+      ->check(CLI::Validator(whole_number_between(1, kMaxReadDepth), ""));
   command
       .add_option("--ngram-keep-alive", options.keep_alive_ms,
                   "Milliseconds after which a silent disk is read from so that it does not fall "
                   "asleep, 0 for never (default 0)")
-      ->check(CLI::Range(0, 3'600'000));
+      ->check(CLI::Validator(whole_number_between(0, 3'600'000), ""));
 }
 
 void add_weights_option(CLI::App& command, Residence& residence) {

@@ -11,6 +11,8 @@ class App;
 
 namespace strata {
 
+// --ngram-table
+void add_table_mode(CLI::App& command, TableMode& mode);
 // --ngram-table, --ngram-cache, --ngram-depth, --ngram-keep-alive
 void add_table_options(CLI::App& command, TableOptions& options);
 

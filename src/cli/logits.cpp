@@ -79,7 +79,7 @@ void register_logits(CLI::App& app, Invocation& invocation) {
   command->add_option("-o,--output", arguments->output, "Float32 rows, one after the other")
       ->required();
   command->add_option("--chunk", arguments->options.chunk, "Tokens a window (default 512)")
-      ->check(CLI::Range(1, 2048));
+      ->check(CLI::Validator(whole_number_between(1, 2048), ""));
   command->add_flag("--reference", arguments->options.reference,
                     "The slow float32 forward instead of the fast one");
   command->add_flag("--cell-width", arguments->options.cell_width,

@@ -25,6 +25,18 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* sub : app.get_subcommands(nullptr)) names.push_back(sub->get_name());
+  return names;
+}
+
+// The sentence for a command that is to be followed by another one, and is not.
+std::string command_missing(const CLI::App& app) {
+  return fmt::format("'strata {}' needs a command: {}", app.get_name(),
+                     fmt::join(command_names(app), " or "));
+}
+
 // The sentence for words that no option or subcommand took.
 std::string unexpected(const CLI::App& app) {
   const CLI::App* chosen = &app;
@@ -33,13 +45,10 @@ std::string unexpected(const CLI::App& app) {
   std::string word = rest.empty() ? std::string() : rest.front();
   word = word.substr(0, word.find('='));
   const bool is_option = word.starts_with("-");
-  std::vector<std::string> names;
-  if (is_option)
-    names = option_names(*chosen);
-  else if (chosen == &app)
-    for (const CLI::App* sub : app.get_subcommands({})) names.push_back(sub->get_name());
+  const std::vector<std::string> commands = command_names(*chosen);
+  const std::vector<std::string> names = is_option ? option_names(*chosen) : commands;
   const std::string of = chosen == &app ? "" : fmt::format(" of '{}'", chosen->get_name());
-  const std::string kind = is_option ? "option" : chosen == &app ? "command" : "argument";
+  const std::string kind = is_option ? "option" : !commands.empty() ? "command" : "argument";
   std::string text = fmt::format("unknown {} '{}'{}", kind, word, of);
   const std::vector<std::string_view> views(names.begin(), names.end());
   if (const auto near = nearest(word, views))
@@ -53,10 +62,14 @@ void complain(const std::string& sentence) {
   std::fputs(("strata: " + sentence + "\n").c_str(), stderr);
 }
 
+}  // namespace
+
 int usage_error(const std::string& sentence) {
   complain(sentence);
   return kUsageError;
 }
+
+namespace {
 
 // Whether all that was printed has arrived. A stream remembers that it failed but not why, and may
 // have dropped what it held: then one more byte asks for the reason.
@@ -97,6 +110,13 @@ int parse_and_run(int argc, char** argv) {
     return app.exit(wanted);
   } catch (const CLI::ExtrasError&) {
     return usage_error(unexpected(app));
+  } catch (const CLI::RequiredError& error) {
+    const auto subs = app.get_subcommands();
+    const bool lacks = !subs.empty() && !command_names(*subs.front()).empty() &&
+                       subs.front()->get_subcommands().empty();
+    if (!lacks) return usage_error(error.what());
+    const bool extra = !app.remaining(true).empty();
+    return usage_error(extra ? unexpected(app) : command_missing(*subs.front()));
   } catch (const CLI::ParseError& error) {
     return usage_error(error.what());
   }

@@ -270,6 +270,13 @@ Status check_mode(const PleArguments& arguments) {
 Result<int> run_bench(const PleArguments& arguments) {
   set_log_level("warning");
   STRATA_TRY(check_mode(arguments));
+  for (const std::uint32_t depth : arguments.depths) {
+    if (arguments.table.mode != TableMode::threads || depth <= kMaxReadThreads) continue;
+    return fail(ErrorCode::invalid_argument,
+                "--depths asks for {} reads under way, but with --ngram-table threads there are at "
+                "most {}",
+                depth, kMaxReadThreads);
+  }
   STRATA_ASSIGN(const Model model, Model::open(arguments.model));
   const bool with_fio = has_fio();
   std::vector<Compared> reads;
@@ -389,20 +396,21 @@ void register_ple(CLI::App& app, Invocation& invocation) {
   add_file(*bench, arguments->model);
   bench->add_option("--depths", arguments->depths, "Reads under way (default 1,16,64)")
       ->delimiter(',')
-      ->check(CLI::Range(1u, kMaxReadDepth));
+      ->check(CLI::Validator(whole_number_between(1, kMaxReadDepth), ""));
   bench->add_option("--seconds", arguments->seconds, "Of each run (default 2)")
-      ->check(CLI::Range(1, 600));
+      ->check(CLI::Validator(whole_number_between(1, 600), ""));
   bench->add_option("--rounds", arguments->rounds, "Runs of each depth (default 3)")
-      ->check(CLI::Range(1, 99));
+      ->check(CLI::Validator(whole_number_between(1, 99), ""));
   bench->add_option("--text", arguments->text, "A text whose rows are counted against caches");
   bench->add_option("--caches", arguments->caches, "Their sizes in MiB (default 16,64,128,512)")
       ->delimiter(',')
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 20));
+      ->check(CLI::Validator(whole_number_between(1, 1 << 20), ""));
   bench->add_flag("--json", arguments->json, "One JSON object instead of tables");
   CLI::App* verify = ple->add_subcommand("verify", "Compare rows with what plain reads give");
   add_file(*verify, arguments->model);
   verify->add_option("--rows", arguments->rows, "Random rows, 0 for all (default 20000)");
-  for (CLI::App* command : {bench, verify}) add_table_options(*command, arguments->table);
+  add_table_mode(*bench, arguments->table.mode);  // it sets depth and cache itself
+  add_table_options(*verify, arguments->table);
   bench->callback(
       [arguments, &invocation] { invocation.run = [arguments] { return run_bench(*arguments); }; });
   verify->callback([arguments, &invocation] {

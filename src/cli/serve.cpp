@@ -216,15 +216,19 @@ Result<std::unique_ptr<Engine>> open_engine(const Config& config, server::Servic
   process.arguments = child_arguments(config, model);
   process.model_path = model;
   process.silence = std::chrono::seconds(config.number("engine_silence_s"));
+  process.auto_load = !config.flag("manual_load");
+  process.idle_time = std::chrono::seconds(config.number("idle_unload_s"));
   STRATA_ASSIGN(auto engine, server::EngineProcess::start(real_files(), std::move(process)));
   options.process = engine.get();
   return engine;
 }
 
-Result<int> run_serve(const ConfigArguments& arguments) {
-  STRATA_ASSIGN(const Config config,
-                Config::load(real_files(), arguments.file, arguments.flags,
-                             [](const char* name) { return std::getenv(name); }));
+Result<Config> load_config(const ConfigArguments& arguments) {
+  return Config::load(real_files(), arguments.file, arguments.flags,
+                      [](const char* name) { return std::getenv(name); });
+}
+
+Status serve(const Config& config) {
   STRATA_TRY(set_log_level(config.text("log_level")));
   STRATA_TRY(check_exposure(config));
   // Before loading: a busy port is found at once, and clients hear that the model is loading.
@@ -238,7 +242,7 @@ Result<int> run_serve(const ConfigArguments& arguments) {
   }));
 
   // A failure below must not leave handlers with an Api that is gone.
-  const auto serve = [&]() -> Status {
+  const auto until_stopped = [&]() -> Status {
     server::ServiceOptions choices = service_options(config);
     STRATA_ASSIGN(const auto engine, open_engine(config, choices));
     STRATA_ASSIGN(std::shared_ptr<server::Service> service,
@@ -255,17 +259,26 @@ Result<int> run_serve(const ConfigArguments& arguments) {
     api.set_service(nullptr);
     return {};
   };
-  const Status status = serve();
+  Status status = until_stopped();
   listener->stop(std::chrono::milliseconds(0));
-  STRATA_TRY(status);
-  return 0;
+  return status;
+}
+
+Result<int> run_serve(const ConfigArguments& arguments) {
+  const auto config = load_config(arguments);
+  if (!config) return usage_error(config.error().message);
+  const Status status = serve(*config);
+  if (status) return 0;
+  // A value that cannot be, wherever it was found out.
+  if (status.error().code == ErrorCode::invalid_argument)
+    return usage_error(status.error().message);
+  return tl::unexpected<Error>(status.error());
 }
 
 Result<int> run_config(const ConfigArguments& arguments) {
-  STRATA_ASSIGN(const Config config,
-                Config::load(real_files(), arguments.file, arguments.flags,
-                             [](const char* name) { return std::getenv(name); }));
-  fmt::print("{}", config.printed());
+  const auto config = load_config(arguments);
+  if (!config) return usage_error(config.error().message);
+  fmt::print("{}", config->printed());
   return 0;
 }
 

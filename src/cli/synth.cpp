@@ -86,12 +86,12 @@ void register_synth(CLI::App& app, Invocation& invocation) {
   command->add_option("--shape", arguments->shape, "Architecture and width (default qwen4exp)")
       ->check(CLI::IsMember({"qwen4exp"}));
   command->add_option("--layers", options.layers, "Layers; every fourth has attention (default 4)")
-      ->check(CLI::Range(1, 1024));
+      ->check(CLI::Validator(whole_number_between(1, 1024), ""));
   command->add_option("--experts", options.experts, "Experts a layer (default 512)")
-      ->check(CLI::Range(1, 65536));
+      ->check(CLI::Validator(whole_number_between(1, 65536), ""));
   CLI::Option* used =
       command->add_option("--used", options.used, "Experts a token (default 10, or all)")
-          ->check(CLI::Range(1, 65536));
+          ->check(CLI::Validator(whole_number_between(1, 65536), ""));
   command
       ->add_option("--type", options.mix,
                    fmt::format("Mix of types: {} as published files have them (default q4_k); a "
@@ -109,9 +109,9 @@ void register_synth(CLI::App& app, Invocation& invocation) {
       ->add_option("--ple-rows", options.ngram_rows,
                    "Rows of each of the 16 heads of the n-gram table (default 5000; 20000000 is "
                    "the production table)")
-      ->check(CLI::Range(1, 130'000'000));
+      ->check(CLI::Validator(whole_number_between(1, 130'000'000), ""));
   command->add_option("--vocabulary", options.vocabulary, "Tokens (default 8192)")
-      ->check(CLI::Range(259, 1 << 22));
+      ->check(CLI::Validator(whole_number_between(259, 1 << 22), ""));
   command->add_flag("--draft-block", options.draft_block,
                     "With a draft (MTP) block behind the layers");
   command->add_option("--seed", options.seed, "The same seed gives the same bytes (default 1)");

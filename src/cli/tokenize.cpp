@@ -153,7 +153,7 @@ void register_tokenize(CLI::App& app, Invocation& invocation) {
   command->add_flag("--timing", arguments->timing,
                     "Print bytes, tokens and seconds of each text instead of ids");
   command->add_option("--threads", arguments->threads, "Threads for long texts; 0: all CPUs")
-      ->check(CLI::Range(0, 1024));
+      ->check(CLI::Validator(whole_number_between(0, 1024), ""));
   command->callback([arguments, text, file, &invocation] {
     if (text->count() + file->count() == 0)
       throw CLI::RequiredError("a text (-p TEXT) or a file (-f FILE)");

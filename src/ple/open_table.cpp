@@ -95,6 +95,7 @@ Result<ReadQueueOptions> choose_queue(const File& file, const RowPlaces& places,
   for (const bool direct : {true, false}) {
     for (const Method method : {wanted, Method::threads}) {
       options.method = method;
+      options.depth = method == Method::threads ? std::min(depth, kMaxReadThreads) : depth;
       options.direct = direct;
       const auto tried = try_reads(file, options, places, 1);
       if (tried) return options;
@@ -198,13 +199,13 @@ Result<std::shared_ptr<RowTable>> open_table(FileSystem& files,
   log_info(
       "n-gram table: {:.1f} MB read from '{}' by {}, {} reads under way at most, {} rows cached "
       "({:.1f} MB)",
-      double(tensor.data.size()) / 1e6, model->paths[tensor.part], stats.how, options.queue_depth,
+      double(tensor.data.size()) / 1e6, model->paths[tensor.part], stats.how, stats.depth,
       stats.cache_rows, double(stats.memory_bytes) / 1e6);
   if (options.cache_bytes > 0 && stats.memory_bytes > options.cache_bytes) {
     log_warning(
         "n-gram table: the buffers of {} reads alone take {:.1f} MB of a cache of {:.1f} MB, so no "
         "rows are kept; ask for a larger cache or for fewer reads under way",
-        options.queue_depth, double(stats.memory_bytes) / 1e6, double(options.cache_bytes) / 1e6);
+        stats.depth, double(stats.memory_bytes) / 1e6, double(options.cache_bytes) / 1e6);
   }
   return std::make_shared<ReaderTable>(std::move(*reader), tensor.ne[1], format);
 }

@@ -575,6 +575,7 @@ TableStats RowReader::stats() const {
   const std::lock_guard lock(shared_->mutex);
   TableStats stats = shared_->totals;
   stats.how = shared_->how;
+  stats.depth = shared_->options.queue.depth;
   stats.read_p50 = shared_->read_times.percentile(0.5);
   stats.read_p99 = shared_->read_times.percentile(0.99);
   stats.wait_p50 = std::min(shared_->waits.percentile(0.5), stats.wait_max);

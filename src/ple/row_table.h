@@ -35,7 +35,8 @@ struct RowCounts {
 
 // What a table has done since it was opened or reset.
 struct TableStats {
-  std::string how;  // it is read: "io_uring, direct, registered buffers"
+  std::string how;          // it is read: "io_uring, direct, registered buffers"
+  std::uint64_t depth = 0;  // reads under way at most; 0: it is not read but mapped
   std::uint64_t requests = 0;
   RowCounts rows;                      // of all requests
   std::uint64_t prefetched = 0;        // rows the disk was asked for ahead of any request

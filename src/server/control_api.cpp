@@ -50,7 +50,8 @@ EngineProcess::Done reply(const StatusContext& context, const HttpRequest& reque
   return [context, writer, long_form](const Status& status) {
     if (!status) {
       ApiError error = api_error(status.error());
-      if (status.error().code == ErrorCode::exhausted) error.status = 409;
+      // Whatever it is, it is not the request that is wrong.
+      error.status = status.error().code == ErrorCode::exhausted ? 409 : 503;
       return send_openai_error(*writer, error);
     }
     send_json(*writer, long_form ? status_json(context) : health_json(context));

@@ -64,12 +64,13 @@ std::string how_it_ended(int status) {
   return fmt::format("ended with the exit code {}", WEXITSTATUS(status));
 }
 
-// Counters of lives before and of this one; what is a state, not a count, is this one's.
-std::vector<TableStats> sum_of(std::vector<TableStats> before, const std::vector<TableStats>& now) {
-  before.resize(std::max(before.size(), now.size()));
-  for (std::size_t i = 0; i < now.size(); ++i) {
-    TableStats sum = now[i];
-    const TableStats& past = before[i];
+// What tables, drafts and cache counted in lives before and in this one; what is a state, not a
+// count, is this one's. Requests are counted here, not by the engines.
+EngineCounters sum_of(EngineCounters before, const EngineCounters& now) {
+  before.ngram_tables.resize(std::max(before.ngram_tables.size(), now.ngram_tables.size()));
+  for (std::size_t i = 0; i < now.ngram_tables.size(); ++i) {
+    TableStats sum = now.ngram_tables[i];
+    const TableStats& past = before.ngram_tables[i];
     sum.rows += past.rows;
     sum.requests += past.requests;
     sum.prefetched += past.prefetched;
@@ -79,8 +80,22 @@ std::vector<TableStats> sum_of(std::vector<TableStats> before, const std::vector
     sum.retries += past.retries;
     sum.cancelled += past.cancelled;
     sum.keep_alive += past.keep_alive;
-    before[i] = std::move(sum);
+    before.ngram_tables[i] = std::move(sum);
   }
+  before.drafts.rounds += now.drafts.rounds;
+  before.drafts.drafted += now.drafts.drafted;
+  before.drafts.accepted += now.drafts.accepted;
+  for (std::size_t i = 0; i < kMaxDrafts; ++i) {
+    before.drafts.drafted_at[i] += now.drafts.drafted_at[i];
+    before.drafts.accepted_at[i] += now.drafts.accepted_at[i];
+  }
+  EngineCounters::Cache cache = now.cache;
+  cache.tokens += before.cache.tokens;
+  cache.disk_tokens += before.cache.disk_tokens;
+  cache.evicted += before.cache.evicted;
+  cache.disk_misses += before.cache.disk_misses;
+  before.cache = cache;
+  before.reserved_bytes = now.reserved_bytes;
   return before;
 }
 
@@ -151,8 +166,8 @@ class Supervisor final : public EngineProcess {
   mutable std::mutex mutex_;  // guards what follows
   std::map<RequestId, Pending> pending_;
   std::deque<std::string> outgoing_;
-  EngineCounters counters_;         // of requests; the tables are those of engines before
-  std::vector<TableStats> tables_;  // this engine's, as it said last
+  EngineCounters counters_;  // of requests, and what engines before counted
+  EngineCounters told_;      // this engine's, as it said last
   RequestId last_id_ = 0;
   State state_ = State::loading;
   bool wanted_ = true;  // that there is an engine
@@ -390,7 +405,7 @@ std::string Supervisor::take(const Frame& frame) {
     EngineCounters counters = reader.counters();
     if (!reader.done()) return std::string(kNonsense);
     const std::lock_guard lock(mutex_);
-    tables_ = std::move(counters.ngram_tables);
+    told_ = std::move(counters);
     return {};
   }
   if (frame.kind == FrameKind::failed) {
@@ -510,8 +525,8 @@ void Supervisor::kill_and_reap(std::string& reason) {
   {
     const std::lock_guard lock(mutex_);
     pid = std::exchange(pid_, 0);
-    counters_.ngram_tables = sum_of(std::move(counters_.ngram_tables), tables_);
-    tables_.clear();
+    counters_ = sum_of(std::move(counters_), told_);
+    told_ = {};
   }
   socket_.reset();
   if (pid <= 0) return;
@@ -789,8 +804,7 @@ void Supervisor::load(Done done) {
 
 EngineCounters Supervisor::counters() const {
   const std::lock_guard lock(mutex_);
-  EngineCounters counters = counters_;
-  counters.ngram_tables = sum_of(std::move(counters.ngram_tables), tables_);
+  EngineCounters counters = sum_of(counters_, told_);
   for (const auto& [id, pending] : pending_) {
     ++(pending.progressed ? counters.running : counters.waiting);
   }

@@ -101,11 +101,26 @@ void each_count(Stats& stats, Function function) {
                       &stats.wait_p99,
                       &stats.wait_max,
                       &stats.cache_rows,
-                      &stats.memory_bytes}) {
+                      &stats.memory_bytes,
+                      &stats.depth}) {
     function(*value);
   }
 }
-constexpr std::size_t kTableBytes = 4 + 21 * 8 + 8;  // of one without its text
+template <class Counters, class Function>
+void each_count_of_engine(Counters& counters, Function function) {
+  auto& drafts = counters.drafts;
+  auto& cache = counters.cache;
+  for (auto* value :
+       {&counters.requests, &counters.prompt_tokens, &counters.generated_tokens, &drafts.rounds,
+        &drafts.drafted, &drafts.accepted, &cache.tokens, &cache.disk_tokens, &cache.bytes,
+        &cache.limit, &cache.checkpoints, &cache.evicted, &cache.disk_bytes, &cache.disk_limit,
+        &cache.disk_checkpoints, &cache.disk_misses, &counters.reserved_bytes}) {
+    function(*value);
+  }
+  for (auto& value : drafts.drafted_at) function(value);
+  for (auto& value : drafts.accepted_at) function(value);
+}
+constexpr std::size_t kTableBytes = 4 + 22 * 8 + 8;  // of one without its text
 
 }  // namespace
 
@@ -161,7 +176,7 @@ WireWriter& WireWriter::facts(const EngineFacts& value) {
 
 WireWriter& WireWriter::counters(const EngineCounters& value) {
   u32(value.running).u32(value.waiting);
-  u64(value.requests).u64(value.prompt_tokens).u64(value.generated_tokens);
+  each_count_of_engine(value, [&](std::uint64_t count) { u64(count); });
   u32(static_cast<std::uint32_t>(value.ngram_tables.size()));
   for (const TableStats& table : value.ngram_tables) {
     text(table.how).f64(table.rows.wait_seconds);
@@ -327,9 +342,7 @@ EngineCounters WireReader::counters() {
   EngineCounters value;
   value.running = u32();
   value.waiting = u32();
-  value.requests = u64();
-  value.prompt_tokens = u64();
-  value.generated_tokens = u64();
+  each_count_of_engine(value, [&](std::uint64_t& count) { count = u64(); });
   value.ngram_tables.resize(count(kTableBytes));
   for (TableStats& table : value.ngram_tables) {
     table.how = text();

@@ -225,7 +225,7 @@ json::object status_json(const StatusContext& context) {
            {{"logprobs", true},
             {"logit_bias", true},
             {"penalties", true},
-            {"drafts", false},
+            {"drafts", !facts.drafts.empty() && facts.drafts != "off"},
             {"embeddings", false},
             {"slot_save", false}}},
           {"parity", service.options().parity},
@@ -234,6 +234,7 @@ json::object status_json(const StatusContext& context) {
            {{"process", std::move(process)},
             {"threads", facts.threads},
             {"isa", facts.isa},
+            {"drafts", facts.drafts},
             {"layers", facts.layers},
             {"parameters", facts.parameters},
             {"weight_bytes", facts.weight_bytes}}},
@@ -326,6 +327,25 @@ void add_ngram_tables(Metrics& metrics, const std::vector<TableStats>& tables) {
        [](const T& t) { return t.memory_bytes; });
 }
 
+void add_drafts_and_cache(Metrics& metrics, const EngineCounters& engine) {
+  metrics.counter("strata_draft_rounds_total", "Windows in which answers were decoded.",
+                  engine.drafts.rounds);
+  metrics.counter("strata_drafted_tokens_total", "Tokens guessed in them.", engine.drafts.drafted);
+  metrics.counter("strata_accepted_tokens_total", "Of these, right.", engine.drafts.accepted);
+  metrics.counter("strata_cache_disk_tokens_total", "Prompt tokens that came from the disk.",
+                  engine.cache.disk_tokens);
+  metrics.counter("strata_cache_evicted_total", "Checkpoints that went for others.",
+                  engine.cache.evicted);
+  metrics.counter("strata_cache_disk_misses_total", "Files of the cache that could not be used.",
+                  engine.cache.disk_misses);
+  metrics.gauge("strata_cache_bytes", "Memory of conversations to go on from.", engine.cache.bytes);
+  metrics.gauge("strata_cache_limit_bytes", "Most of it.", engine.cache.limit);
+  metrics.gauge("strata_cache_checkpoints", "Points that stand there.", engine.cache.checkpoints);
+  metrics.gauge("strata_cache_disk_bytes", "Disk of them.", engine.cache.disk_bytes);
+  metrics.gauge("strata_cache_disk_limit_bytes", "Most of it.", engine.cache.disk_limit);
+  metrics.gauge("strata_reserved_bytes", "Memory of running requests.", engine.reserved_bytes);
+}
+
 }  // namespace
 
 std::string metrics_text(const StatusContext& context) {
@@ -376,7 +396,9 @@ std::string metrics_text(const StatusContext& context) {
                   "Tokens of prompts taken as the model wrote them.", encoder.reply_tokens);
   metrics.gauge("strata_prompt_held_bytes", "Memory of the prompts that are kept.",
                 encoder.held_bytes);
-  add_ngram_tables(metrics, service.engine_counters().ngram_tables);
+  const EngineCounters engine = service.engine_counters();
+  add_drafts_and_cache(metrics, engine);
+  add_ngram_tables(metrics, engine.ngram_tables);
   return std::move(metrics).text();
 }
 

@@ -38,7 +38,7 @@ class ConfigTest : public testing::Test {
     std::array<char, 4096> buffer{};
     while (const std::size_t got = std::fread(buffer.data(), 1, buffer.size(), pipe))
       out.append(buffer.data(), got);
-    code_ = pclose(pipe);
+    code_ = WEXITSTATUS(pclose(pipe));
     return out;
   }
   // "key value source" with single spaces.
@@ -105,7 +105,7 @@ TEST_F(ConfigTest, RefusesWithNameAndPlace) {
   };
   for (const auto& [text, message] : table) {
     EXPECT_THAT(run("config --config " + file(text)), HasSubstr(message)) << text;
-    EXPECT_NE(code_, 0) << text;
+    EXPECT_EQ(code_, 2) << text;
   }
   EXPECT_THAT(run("config --config /nonexistent.json"), HasSubstr("/nonexistent.json"));
   EXPECT_THAT(run("config --port 70000"), HasSubstr("--port must be a whole number"));
@@ -115,10 +115,17 @@ TEST_F(ConfigTest, RefusesWithNameAndPlace) {
 }
 
 TEST_F(ConfigTest, ServeRefusesOtherMachinesWithoutAKey) {
-  EXPECT_THAT(run("serve --host 0.0.0.0 --port 0"), HasSubstr("without a key"));
-  EXPECT_THAT(run("serve --engine elsewhere --port 0"), HasSubstr("must be process or inside"));
-  EXPECT_THAT(run("serve --tls-cert x.pem --port 0"), HasSubstr("both a certificate and its key"));
-  EXPECT_THAT(run("serve --sampling '{\"temperature\":-1}' --port 0"), HasSubstr("temperature"));
+  const auto refused = [&](const std::string& arguments, const std::string& sentence) {
+    EXPECT_THAT(run("serve --port 0 " + arguments), HasSubstr(sentence));
+    EXPECT_EQ(code_, 2) << arguments;
+  };
+  refused("--host 0.0.0.0", "without a key");
+  refused("--engine elsewhere", "must be process or inside");
+  refused("--tls-cert x.pem", "both a certificate and its key");
+  refused("--sampling '{\"temperature\":-1}'", "temperature");
+  refused("--ngram-depth 0", "--ngram-depth must be a whole number from 1 to 1024");
+  refused("--log-level loud", "loud");
+  refused("--bogus", "unknown option '--bogus'");
 }
 
 TEST_F(ConfigTest, EveryKeyIsInTheDocs) {

@@ -79,6 +79,23 @@ TEST_F(Program, a_cache_smaller_than_its_read_buffers_is_said) {
   EXPECT_THAT(run(how + "128").error, testing::Not(HasSubstr("no rows are kept")));
 }
 
+TEST_F(Program, ple_bench_refuses_what_it_would_not_honour) {
+  Outcome r = run("ple bench --ngram-cache 5 " + converted());
+  EXPECT_EQ(r.code, 2);
+  EXPECT_THAT(r.error, HasSubstr("unknown option '--ngram-cache'"));
+  r = run("ple bench --ngram-table threads --depths 1,65 " + converted());
+  EXPECT_EQ(r.code, 1);
+  EXPECT_THAT(r.error, HasSubstr("at most 64"));
+  r = run("ple bench --depths a,b " + converted());
+  EXPECT_EQ(r.code, 2);
+  EXPECT_THAT(r.error, HasSubstr("'a' is no whole number from 1 to 1024"));
+  r = run("ple bogus");
+  EXPECT_EQ(r.code, 2);
+  EXPECT_THAT(r.error, HasSubstr("unknown command 'bogus' of 'ple'"));
+  EXPECT_THAT(run("ple benhc").error, HasSubstr("did you mean 'bench'?"));
+  EXPECT_THAT(run("ple").error, HasSubstr("'strata ple' needs a command: bench or verify"));
+}
+
 TEST_F(Program, ple_says_what_is_wrong) {
   Outcome r = run("ple verify " + (folder / "nothing.gguf").string());
   EXPECT_EQ(r.code, 1);

@@ -32,7 +32,7 @@ const textOf = (name) => Array.from({ length: words }, (_, i) => `${name}${i}`).
 const scripts = [
   { match: 'hold', text: 'held ', repeat: true, pace_ms: 1000 },
   ...names.flatMap((name) => [
-    { match: `${name}-prompt`, text: `</think>${textOf(name)}`, pace_ms: 1, wait_ms: 30, reads: 10 },
+    { match: `${name}-prompt`, text: `</think>${textOf(name)}`, pace_ms: 1, wait_ms: 150, reads: 10 },
     { match: `${name}-`, text: `</think>${textOf(name)}`, pace_ms: pace, wait_ms: 1 },
   ]),
   { text: '</think>fine' },
@@ -220,12 +220,16 @@ async function round(number) {
   let shoot;
   const shot = new Promise((resolve) => (shoot = resolve)).then((delay) => sleep(delay)).then(() => process.kill(pid, signal));
   const at = { decode: 1 + random(words - 10), end: words - 1 }[phase];
+  let taken = false; // all of them, by the server
   const see = (text) => {
-    if (at && text.split(' ').length > at) shoot(phase === 'end' ? random(8 * pace) : 0);
+    if (taken && at && text.split(' ').length > at) shoot(phase === 'end' ? random(8 * pace) : 0);
   };
   const answers = dialects.map((ask, i) => ask(`${names[i]}-${phase}`, see));
   for (const answer of answers) answer.catch(ignore);
-  if (!at) shoot(phase === 'prompt' ? 20 + random(200) : 50 + random(50));
+  const wanted = before.activity.requests + holders.length + answers.length;
+  while ((await status()).activity.requests < wanted) await sleep(2);
+  taken = true;
+  if (!at) shoot(random(phase === 'prompt' ? 400 : 50));
   await shot;
   const ended = await Promise.all(answers);
   const tally = { whole: 0, failed: 0 };
