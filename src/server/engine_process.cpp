@@ -695,7 +695,10 @@ void Supervisor::supervise() {
       const std::lock_guard lock(mutex_);
       if (stopping_) return;
       died = state_ == State::ready;
-      if (died) state_ = State::restarting;
+      if (died) {
+        state_ = State::restarting;
+        trouble_ = reason.empty() ? "died" : reason;  // how it ended is known in a moment
+      }
     }
     // One that has answered dies of something else than its start.
     if (answered_) backoff_ = options_.backoff_first;

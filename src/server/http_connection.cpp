@@ -39,18 +39,27 @@ void split_target(std::string_view target, HttpRequest& request) {
 }  // namespace
 
 void Deadline::set(std::chrono::milliseconds time, std::function<void()> function) {
-  const std::uint64_t mine = ++*setting_;
-  timer_.expires_after(time);
-  timer_.async_wait([setting = setting_, mine,
-                     function = std::move(function)](const boost::system::error_code& error) {
-    // A wait that ended before it was set anew may still be in the strand's queue.
-    if (!error && *setting == mine) function();
-  });
+  state_->function = std::move(function);
+  state_->due = Clock::now() + time;
+  if (!state_->waiting || state_->due < state_->wakes) wait(state_);
 }
 
-void Deadline::clear() {
-  ++*setting_;
-  timer_.cancel();
+void Deadline::end() {
+  state_->function = nullptr;
+  state_->timer.cancel();
+}
+
+void Deadline::wait(const std::shared_ptr<State>& state) {
+  state->waiting = true;
+  state->wakes = state->due;
+  state->timer.expires_at(state->due);  // ends the wait before
+  state->timer.async_wait([state, mine = ++state->waits](const boost::system::error_code& error) {
+    if (state->waits != mine) return;
+    state->waiting = false;
+    if (error || !state->function) return;
+    if (Clock::now() < state->due) return wait(state);
+    std::exchange(state->function, nullptr)();
+  });
 }
 
 void RefuseChunkExtensions::operator()(std::uint64_t, boost::beast::string_view extensions,
@@ -64,8 +73,11 @@ class Exchange final : public ResponseWriter {
   Exchange(std::shared_ptr<Connection> connection, std::uint64_t number)
       : connection_(std::move(connection)), number_(number) {}
   ~Exchange() override {
-    asio::post(connection_->transport_->executor(),
-               [connection = connection_, number = number_] { connection->abandoned(number); });
+    // The connection's last owner must be on its strand.
+    const auto executor = connection_->transport_->executor();
+    asio::post(executor, [connection = std::move(connection_), number = number_] {
+      connection->abandoned(number);
+    });
   }
   void send(HttpResponse response) override {
     run([response = std::move(response)](Connection& connection, std::uint64_t number) mutable {
@@ -125,11 +137,13 @@ Connection::~Connection() {
 
 void Connection::start() {
   asio::dispatch(transport_->executor(), [self = shared_from_this()] {
-    self->read_deadline_.set(self->context_->limits.header_time, [self] { self->close(); });
+    self->set(self->read_deadline_, self->context_->limits.header_time,
+              [](Connection& own) { own.close(); });
     self->transport_->handshake([self](const boost::system::error_code& error, std::size_t) {
       if (self->phase_ == Phase::closed) return;
       if (error) return self->close();
-      self->read_deadline_.set(self->context_->limits.idle_time, [self] { self->close(); });
+      self->set(self->read_deadline_, self->context_->limits.idle_time,
+                [](Connection& own) { own.close(); });
       self->read();
     });
   });
@@ -137,7 +151,8 @@ void Connection::start() {
 
 void Connection::refuse_crowded() {
   asio::dispatch(transport_->executor(), [self = shared_from_this()] {
-    self->read_deadline_.set(self->context_->limits.header_time, [self] { self->close(); });
+    self->set(self->read_deadline_, self->context_->limits.header_time,
+              [](Connection& own) { own.close(); });
     self->transport_->handshake([self](const boost::system::error_code& error, std::size_t) {
       if (self->phase_ == Phase::closed) return;
       if (error) return self->close();
@@ -208,9 +223,8 @@ void Connection::begin_request() {
   parser_->header_limit(limits.header_bytes);
   parser_->body_limit(limits.body_bytes);
   parser_->on_chunk_header(refuse_chunk_extensions_);
-  read_deadline_.set(limits.header_time, [self = shared_from_this()] {
-    self->refuse(408, "the request's headers did not arrive in time");
-  });
+  set(read_deadline_, limits.header_time,
+      [](Connection& self) { self.refuse(408, "the request's headers did not arrive in time"); });
 }
 
 bool Connection::check_header() {
@@ -218,9 +232,8 @@ bool Connection::check_header() {
   const auto& message = parser_->get();
   head_only_ = message.method() == http::verb::head;
   remember_path();
-  read_deadline_.set(context_->limits.body_time, [self = shared_from_this()] {
-    self->refuse(408, "the request's body did not arrive in time");
-  });
+  set(read_deadline_, context_->limits.body_time,
+      [](Connection& self) { self.refuse(408, "the request's body did not arrive in time"); });
   if (message.count(http::field::transfer_encoding) > 0 && !parser_->chunked()) {
     refuse(501, "this transfer encoding is not supported; send the body chunked or with a length");
     return false;
@@ -388,30 +401,50 @@ void Connection::queue_piece(std::string piece) {
   queue(fmt::format("{:x}\r\n{}\r\n", piece.size(), piece));
 }
 
+void Connection::set(Deadline& deadline, std::chrono::milliseconds time,
+                     void (*function)(Connection&)) {
+  deadline.set(time, [weak = weak_from_this(), function] {
+    if (const auto self = weak.lock()) function(*self);
+  });
+}
+
 void Connection::arm_keep_alive() {
   if (!keep_alive_) return;
-  keep_alive_deadline_.set(context_->limits.keep_alive_time, [self = shared_from_this()] {
-    if (self->answer_ == Answer::streaming) self->write(self->exchange_, self->keep_alive_());
+  set(keep_alive_deadline_, context_->limits.keep_alive_time, [](Connection& self) {
+    if (self.answer_ == Answer::streaming) self.write(self.exchange_, self.keep_alive_());
   });
+}
+
+// The next bytes to write; false: there are none.
+bool Connection::next_bytes() {
+  if (in_flight_at_ < in_flight_.size()) return true;
+  if (outgoing_.empty()) return false;
+  in_flight_ = std::move(outgoing_.front());
+  in_flight_at_ = 0;
+  outgoing_.pop_front();
+  while (!outgoing_.empty() && in_flight_.size() + outgoing_.front().size() <= kWriteBytes) {
+    in_flight_ += outgoing_.front();
+    outgoing_.pop_front();
+  }
+  return true;
 }
 
 void Connection::flush() {
   if (writing_ || phase_ == Phase::closed) return;
+  // Nearly always the system takes all of it at once, and no wait is needed.
+  while (next_bytes()) {
+    const std::size_t left = in_flight_.size() - in_flight_at_;
+    const std::size_t now =
+        transport_->write_now(asio::buffer(in_flight_.data() + in_flight_at_, left));
+    sent(now);
+    if (now < left) break;
+  }
   if (in_flight_at_ == in_flight_.size()) {
-    if (outgoing_.empty()) {
-      if (answer_ == Answer::complete && phase_ == Phase::busy) finish_exchange();
-      return;
-    }
-    in_flight_ = std::move(outgoing_.front());
-    in_flight_at_ = 0;
-    outgoing_.pop_front();
-    while (!outgoing_.empty() && in_flight_.size() + outgoing_.front().size() <= kWriteBytes) {
-      in_flight_ += outgoing_.front();
-      outgoing_.pop_front();
-    }
+    if (answer_ == Answer::complete && phase_ == Phase::busy) finish_exchange();
+    return;
   }
   writing_ = true;
-  write_deadline_.set(context_->limits.write_time, [self = shared_from_this()] { self->close(); });
+  set(write_deadline_, context_->limits.write_time, [](Connection& self) { self.close(); });
   transport_->write(
       asio::buffer(in_flight_.data() + in_flight_at_, in_flight_.size() - in_flight_at_),
       [self = shared_from_this()](const boost::system::error_code& error, std::size_t bytes) {
@@ -424,9 +457,13 @@ void Connection::on_written(const boost::system::error_code& error, std::size_t 
   write_deadline_.clear();
   if (phase_ == Phase::closed) return;
   if (error) return close();
+  sent(bytes);
+  flush();
+}
+
+void Connection::sent(std::size_t bytes) {
   in_flight_at_ += bytes;
   outgoing_bytes_ -= bytes;
-  flush();
 }
 
 // The last byte of the answer is with the operating system.
@@ -437,7 +474,7 @@ void Connection::finish_exchange() {
   head_only_ = false;
   if (!keep_connection_) return drain();
   phase_ = Phase::idle;
-  read_deadline_.set(context_->limits.idle_time, [self = shared_from_this()] { self->close(); });
+  set(read_deadline_, context_->limits.idle_time, [](Connection& self) { self.close(); });
   // Not here: a pipeline of short requests would nest as deep as it is long.
   asio::post(transport_->executor(), [self = shared_from_this()] {
     if (self->phase_ == Phase::idle) self->parse();
@@ -451,7 +488,7 @@ void Connection::drain() {
   phase_ = Phase::draining;
   input_.clear();
   parser_.reset();
-  read_deadline_.set(context_->limits.drain_time, [self = shared_from_this()] { self->close(); });
+  set(read_deadline_, context_->limits.drain_time, [](Connection& self) { self.close(); });
   const bool readable =
       transport_->end([self = shared_from_this()](const boost::system::error_code&, std::size_t) {
         self->close();
@@ -464,9 +501,9 @@ void Connection::close() {
   const bool unanswered = phase_ == Phase::busy;
   phase_ = Phase::closed;
   transport_->close();
-  read_deadline_.clear();
-  write_deadline_.clear();
-  keep_alive_deadline_.clear();
+  read_deadline_.end();
+  write_deadline_.end();
+  keep_alive_deadline_.end();
   outgoing_.clear();
   auto function = std::move(on_close_);
   on_close_ = nullptr;

@@ -29,16 +29,31 @@ struct ConnectionContext {
   std::atomic<std::size_t> open{0};
 };
 
-// A timer that can be set anew: only the last setting fires.
+// A timer that can be set anew: only the last setting fires. Setting it later and clearing it are
+// cheap, since a stream does both for every token: the wait that is under way goes on and looks at
+// its end whether it is still meant. The function must not own the connection.
 class Deadline {
  public:
-  explicit Deadline(const boost::asio::any_io_executor& executor) : timer_(executor) {}
+  explicit Deadline(const boost::asio::any_io_executor& executor)
+      : state_(std::make_shared<State>(executor)) {}
   void set(std::chrono::milliseconds time, std::function<void()> function);
-  void clear();
+  void clear() { state_->function = nullptr; }
+  void end();  // for good
 
  private:
-  boost::asio::steady_timer timer_;
-  std::shared_ptr<std::uint64_t> setting_ = std::make_shared<std::uint64_t>(0);
+  using Clock = std::chrono::steady_clock;
+  struct State {
+    explicit State(const boost::asio::any_io_executor& executor) : timer(executor) {}
+    boost::asio::steady_timer timer;
+    std::function<void()> function;  // empty: not set
+    Clock::time_point due;
+    Clock::time_point wakes;  // of the wait under way
+    std::uint64_t waits = 0;  // begun; only the last one counts
+    bool waiting = false;
+  };
+  static void wait(const std::shared_ptr<State>& state);
+
+  std::shared_ptr<State> state_;
 };
 
 // Chunk extensions have no use and a history of request smuggling.
@@ -89,8 +104,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string head_text(const HttpResponse& response, std::optional<std::size_t> length) const;
   void queue(std::string bytes);
   void queue_piece(std::string piece);
+  void set(Deadline& deadline, std::chrono::milliseconds time, void (*function)(Connection&));
   void arm_keep_alive();
   void flush();
+  bool next_bytes();
+  void sent(std::size_t bytes);
   void on_written(const boost::system::error_code& error, std::size_t bytes);
   void finish_exchange();
   void drain();

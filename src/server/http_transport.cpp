@@ -1,5 +1,7 @@
 #include "server/http_transport.h"
 
+#include <sys/socket.h>
+
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/stream.hpp>
 
@@ -20,6 +22,11 @@ class PlainTransport final : public Transport {
   }
   void write(asio::const_buffer bytes, Done done) override {
     socket_.async_write_some(bytes, std::move(done));
+  }
+  std::size_t write_now(asio::const_buffer bytes) override {
+    const ssize_t sent =
+        ::send(socket_.native_handle(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    return sent > 0 ? static_cast<std::size_t>(sent) : 0;
   }
   bool end(Done) override {
     boost::system::error_code ignored;
@@ -51,6 +58,7 @@ class TlsTransport final : public Transport {
   void write(asio::const_buffer bytes, Done done) override {
     stream_.async_write_some(bytes, std::move(done));
   }
+  std::size_t write_now(asio::const_buffer) override { return 0; }
   bool end(Done done) override {
     stream_.async_shutdown(
         [done = std::move(done)](const boost::system::error_code& error) { done(error, 0); });

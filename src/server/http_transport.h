@@ -24,6 +24,8 @@ class Transport {
   virtual void handshake(Done done) = 0;
   virtual void read(boost::asio::mutable_buffer into, Done done) = 0;
   virtual void write(boost::asio::const_buffer bytes, Done done) = 0;
+  // As much as the system takes at once, without waiting; what is left, errors too, is write()'s.
+  virtual std::size_t write_now(boost::asio::const_buffer bytes) = 0;
   // Nothing more will be written. False if nothing can be read after that either: then `done`
   // follows when the connection may be closed.
   virtual bool end(Done done) = 0;

@@ -210,6 +210,9 @@ class ItemReader {
   Answer<void> read_output(const json::object& item, const std::string& place) {
     auto id = read_string(item, "call_id");
     if (!id) return passed_on(id);
+    if (!item.contains("output")) {
+      return refuse(400, place + ".output", "'{0}.output' is missing; '{0}' needs it", place);
+    }
     auto text = content_text(given(item, "output"), place + ".output", true);
     if (!text) return passed_on(text);
     chat::Message& message = add("tool");

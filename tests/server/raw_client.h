@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <boost/json.hpp>
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
@@ -35,7 +36,7 @@ class RawClient {
     address.sin_port = htons(port);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     connected_ = ::connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
-    timeval limit = {20, 0};  // a test that hangs fails instead
+    timeval limit = {1, 0};  // a test that hangs fails instead, see receive()
     ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     ::setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   }
@@ -56,8 +57,9 @@ class RawClient {
   }
 
   bool send(std::string_view bytes) {
-    while (!bytes.empty()) {
+    for (int silent = 0; !bytes.empty();) {
       const ssize_t n = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (n < 0 && again(silent)) continue;
       if (n <= 0) return false;
       bytes.remove_prefix(static_cast<std::size_t>(n));
     }
@@ -66,7 +68,10 @@ class RawClient {
   // False at the end of the connection (or after the time limit).
   bool receive() {
     char buffer[16384];
-    const ssize_t n = ::recv(socket_, buffer, sizeof buffer, 0);
+    ssize_t n = 0;
+    int silent = 0;
+    do n = ::recv(socket_, buffer, sizeof buffer, 0);
+    while (n < 0 && again(silent));
     if (n <= 0) return false;
     input_.append(buffer, static_cast<std::size_t>(n));
     return true;
@@ -118,6 +123,12 @@ class RawClient {
   }
 
  private:
+  // Twenty silent seconds, counted one by one: a process that was stopped for a while (SIGSTOP)
+  // gets EINTR, and its clock went on without it.
+  static bool again(int& silent) {
+    if (errno == EINTR) return true;
+    return (errno == EAGAIN || errno == EWOULDBLOCK) && ++silent < 20;
+  }
   static void parse_head(const std::string& head, RawResponse& response) {
     response.status =
         static_cast<unsigned>(std::strtoul(head.substr(head.find(' ')).c_str(), nullptr, 10));

@@ -17,7 +17,7 @@ export class Server {
     const response = await fetch(this.url + path, {
       method: 'POST',
       headers: this.headers(options.headers),
-      body: typeof body === 'string' ? body : JSON.stringify(body),
+      body: typeof body === 'string' || options.bytes ? body : JSON.stringify(body),
       signal: options.signal,
     });
     const text = await response.text();
