@@ -103,7 +103,7 @@ TEST_F(AccessTest, CorsOnlyForConfiguredOriginsBelowV1) {
 TEST_F(AccessTest, WhatChangesTheServerNeedsATrustedPageEvenWithAKey) {
   rules({.keys = {"k"}});
   const auto status = [&](const std::string& origin) {
-    return send("POST /slots/0?action=save",
+    return send("POST /slots/0?action=erase",
                 origin + "x-api-key: k\r\nContent-Type: application/json\r\n", "{}")
         .status;
   };
