@@ -3,7 +3,7 @@
 // all dialects, streamed, whole and in the background, are under way: every one ends as its dialect
 // says, with its whole text or with an error after a beginning of it, and all counts are right.
 //
-//   STRATA_PROGRAM=build/release/strata node tests/e2e/faults.mjs [ROUNDS]      (10)
+//   STRATA_PROGRAM=build/release/strata node tests/e2e/faults.mjs [ROUNDS [SEED]]      (10)
 import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
@@ -19,7 +19,7 @@ const pace = 5; // milliseconds between two of them
 const silence = 3; // seconds until a stopped engine is killed
 
 // Deterministic, so that a failure can be made again.
-let state = 12345;
+let state = 12345 + Number(process.argv[3] ?? 0);
 const random = (below) => {
   state = (state * 1103515245 + 12345) % 2147483648;
   return Math.floor((state / 2147483648) * below);
