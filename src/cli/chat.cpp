@@ -47,9 +47,13 @@ class Screen {
     if (result.finish == server::ChatFinish::cancelled) fmt::print("\n(stopped)");
     const double rate =
         result.decode_seconds > 0 ? result.completion_tokens / result.decode_seconds : 0;
-    fmt::print("\n{}[{} tokens read in {:.2f} s, {} made, {:.0f} tokens/s]{}\n",
+    const std::string drafts =
+        result.drafted > 0 ? fmt::format(", {} of {} drafts right", result.accepted, result.drafted)
+                           : std::string();
+    fmt::print("\n{}[{} tokens read in {:.2f} s, {} made, {:.0f} tokens/s{}]{}\n",
                colour_ ? "\x1b[2m" : "", result.prompt_tokens - result.cached_tokens,
-               result.prompt_seconds, result.completion_tokens, rate, colour_ ? "\x1b[0m" : "");
+               result.prompt_seconds, result.completion_tokens, rate, drafts,
+               colour_ ? "\x1b[0m" : "");
   }
 
  private:

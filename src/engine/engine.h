@@ -4,9 +4,9 @@
 // What callers may rely on
 // - submit(), cancel(), facts() and counters() may be called from any thread, also from inside a
 //   listener. They never wait for the model.
-// - Listener calls for one request come from one thread at a time, in order: queued*, progress* and
-//   prompt_chances*, token* (each after its chances), then exactly one finished(). After finished()
-//   the engine drops its reference.
+// - Listener calls for one request come from one thread at a time, in order: queued*, started,
+//   progress* and prompt_chances*, token* (each after its chances), then exactly one finished(),
+//   which may also come before any of them. After finished() the engine drops its reference.
 // - Same tokens: greedy and seeded output of a request depends on its prompt, sampling and the
 //   model alone, never on drafts, caches, other requests, chunk sizes, windows or threads.
 // - Requests are admitted first come first served. Memory for all that a request may become is
@@ -141,6 +141,8 @@ class Listener {
   virtual ~Listener() = default;
   // It waits, and `ahead` requests before it.
   virtual void queued(std::uint32_t ahead) { (void)ahead; }
+  // It runs; `cached` tokens of its prompt need not be read.
+  virtual void started(std::uint32_t cached) { (void)cached; }
   // Part of the prompt was read; `read` of `total` tokens stand in the caches now.
   virtual void progress(std::uint32_t read, std::uint32_t total) { (void)read, (void)total; }
   // Of a prompt's token (all but the first, in order), if Request::prompt_logprobs.

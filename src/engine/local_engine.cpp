@@ -290,6 +290,7 @@ Status LocalEngine::begin(Job& job) {
   job.completion.cached_disk_tokens = start.from_disk;
   job.sequence = std::move(start.sequence);
   job.read = start.cached;
+  job.listener->started(start.cached);
   if (start.cached > 0) job.listener->progress(start.cached, job.prompt);
   return {};
 }

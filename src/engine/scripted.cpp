@@ -296,7 +296,7 @@ bool ScriptedEngine::advance(Play& play) {
   if (play.reads < script.reads) {
     const std::uint32_t total = play.done.prompt_tokens;
     play.done.cached_tokens = std::min(script.cached, total - 1);
-    ++play.reads;
+    if (play.reads++ == 0) play.listener->started(play.done.cached_tokens);
     play.listener->progress(
         static_cast<std::uint32_t>(std::uint64_t{total} * play.reads / script.reads), total);
     if (play.reads < script.reads) {

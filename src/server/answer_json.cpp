@@ -60,15 +60,21 @@ json::object timings_json(const ChatResult& result) {
   const double prompt_ms = result.prompt_seconds * 1000;
   const double predicted = result.completion_tokens;
   const double predicted_ms = result.decode_seconds * 1000;
-  return {{"cache_n", result.cached_tokens},
-          {"prompt_n", result.prompt_tokens - result.cached_tokens},
-          {"prompt_ms", rounded(prompt_ms)},
-          {"prompt_per_token_ms", ratio(prompt_ms, read)},
-          {"prompt_per_second", ratio(read, result.prompt_seconds)},
-          {"predicted_n", result.completion_tokens},
-          {"predicted_ms", rounded(predicted_ms)},
-          {"predicted_per_token_ms", ratio(predicted_ms, predicted)},
-          {"predicted_per_second", ratio(predicted, result.decode_seconds)}};
+  json::object timings = {{"cache_n", result.cached_tokens},
+                          {"prompt_n", result.prompt_tokens - result.cached_tokens},
+                          {"prompt_ms", rounded(prompt_ms)},
+                          {"prompt_per_token_ms", ratio(prompt_ms, read)},
+                          {"prompt_per_second", ratio(read, result.prompt_seconds)},
+                          {"predicted_n", result.completion_tokens},
+                          {"predicted_ms", rounded(predicted_ms)},
+                          {"predicted_per_token_ms", ratio(predicted_ms, predicted)},
+                          {"predicted_per_second", ratio(predicted, result.decode_seconds)}};
+  if (result.cached_disk_tokens > 0) timings["cache_disk_n"] = result.cached_disk_tokens;
+  if (result.drafted > 0) {
+    timings["draft_n"] = result.drafted;
+    timings["draft_n_accepted"] = result.accepted;
+  }
+  return timings;
 }
 
 std::string token_text(const Tokenizer& tokenizer, TokenId id) {

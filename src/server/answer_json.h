@@ -17,10 +17,13 @@ namespace strata::server {
 using ServicePtr = std::shared_ptr<Service>;
 using Writer = std::shared_ptr<ResponseWriter>;
 
-// A comment of an event stream.
-inline std::string comment() {
-  return ": keep-alive\n\n";
-}
+// Where a request stands, for the comments of its silent stream. Belongs to its strand.
+struct QueuePlace {
+  std::optional<std::uint32_t> ahead;  // requests before it, while it waits
+  std::string comment() const {
+    return ahead ? fmt::format(": queued, {} ahead\n\n", *ahead) : ": keep-alive\n\n";
+  }
+};
 
 // The prefix and 24 random hexadecimal digits.
 std::string new_id(std::string_view prefix);
@@ -30,7 +33,8 @@ std::string_view finish_reason(ChatFinish finish);
 
 // Counts of all choices of a request; the prompt counts once.
 boost::json::object usage_json(std::span<const ChatResult> choices);
-// llama.cpp's timings. `prompt_n` counts what was read, without what the cache held.
+// llama.cpp's timings. `prompt_n` counts what was read, without what the cache held; `draft_n` and
+// `draft_n_accepted` are there where something was guessed.
 boost::json::object timings_json(const ChatResult& result);
 
 // {"token","logprob","bytes","top_logprobs":[...]} as in OpenAI's chat.

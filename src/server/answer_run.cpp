@@ -28,6 +28,22 @@ AnswerRun::AnswerRun(Engine& engine, RunOptions options, Executor executor,
 
 // The engine's thread ------------------------------------------------------------------------
 
+void AnswerRun::queued(std::uint32_t ahead) {
+  seen_ahead_ = ahead;
+  seen_running_ = false;  // again, where an engine died
+  executor_([self = shared_from_this(), ahead] {
+    if (!self->over_) self->observer_->queued(ahead);
+  });
+}
+
+void AnswerRun::started(std::uint32_t cached) {
+  seen_cached_ = cached;
+  seen_running_ = true;
+  executor_([self = shared_from_this(), cached] {
+    if (!self->over_) self->observer_->started(cached);
+  });
+}
+
 void AnswerRun::progress(std::uint32_t read, std::uint32_t total) {
   seen_read_ = read;
   seen_prompt_ = total;
@@ -65,7 +81,8 @@ void AnswerRun::stop(bool waiting_only) {
 }
 
 AnswerRun::Sight AnswerRun::sight() const {
-  return {id_, seen_prompt_, seen_read_, seen_generated_, seen_thinking_, seen_ahead_};
+  return {id_,           seen_prompt_, seen_read_,  seen_generated_, seen_thinking_,
+          seen_running_, seen_ahead_,  seen_cached_};
 }
 
 // The executor -------------------------------------------------------------------------------
@@ -188,6 +205,10 @@ void AnswerRun::end(const Completion& completion) {
   result_.stop_string = stops_.matched();
   result_.prompt_tokens = completion.prompt_tokens;
   result_.cached_tokens = completion.cached_tokens;
+  result_.cached_disk_tokens = completion.cached_disk_tokens;
+  result_.rounds = completion.rounds;
+  result_.drafted = completion.drafted;
+  result_.accepted = completion.accepted;
   result_.queue_seconds = completion.queue_seconds;
   result_.prompt_seconds = completion.prompt_seconds;
   result_.decode_seconds = completion.decode_seconds;
@@ -206,9 +227,12 @@ void AnswerRun::end(const Completion& completion) {
     const bool calls = !result_.message.tool_calls.empty() && all_calls_whole;
     result_.finish = calls ? ChatFinish::tool_calls : ChatFinish::stop;
   }
-  log_info("answer {}: {} prompt tokens ({} cached) in {:.2f} s, {} generated in {:.2f} s, {}",
-           id_.load(), result_.prompt_tokens, result_.cached_tokens, result_.prompt_seconds,
-           result_.completion_tokens, result_.decode_seconds, to_string(completion.reason));
+  log_info(
+      "answer {}: {} prompt tokens ({} cached) in {:.2f} s, {} generated in {:.2f} s ({} of {} "
+      "drafts right), {}",
+      id_.load(), result_.prompt_tokens, result_.cached_tokens, result_.prompt_seconds,
+      result_.completion_tokens, result_.decode_seconds, result_.accepted, result_.drafted,
+      to_string(completion.reason));
   report();
 }
 

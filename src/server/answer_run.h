@@ -34,7 +34,8 @@ class AnswerRun final : public Listener, public std::enable_shared_from_this<Ans
   RequestId id() const { return id_; }
   void set_prompt(std::uint32_t tokens) { seen_prompt_ = tokens; }  // before the first event
 
-  void queued(std::uint32_t ahead) override { seen_ahead_ = ahead; }
+  void queued(std::uint32_t ahead) override;
+  void started(std::uint32_t cached) override;
   void progress(std::uint32_t read, std::uint32_t total) override;
   void prompt_chances(const TokenChances& chances) override;
   void chances(const TokenChances& chances) override;
@@ -50,7 +51,9 @@ class AnswerRun final : public Listener, public std::enable_shared_from_this<Ans
     RequestId id = 0;
     std::uint32_t prompt_tokens = 0, prompt_read = 0, generated = 0;
     bool thinking = false;
-    std::uint32_t ahead = 0;  // requests before it, while it waits
+    bool running = false;
+    std::uint32_t ahead = 0;   // requests before it, while it waits
+    std::uint32_t cached = 0;  // tokens of its prompt, once it runs
   };
   Sight sight() const;
   bool ended() const { return ended_; }
@@ -83,8 +86,9 @@ class AnswerRun final : public Listener, public std::enable_shared_from_this<Ans
   bool called_ = false;                       // the one call is there
   bool over_ = false;                         // the observer heard the end
   std::optional<TokenChances> next_chances_;  // the engine's thread; of the token that follows
-  std::atomic<std::uint32_t> seen_prompt_{0}, seen_read_{0}, seen_generated_{0}, seen_ahead_{0};
-  std::atomic<bool> seen_thinking_{false}, ended_{false};
+  std::atomic<std::uint32_t> seen_prompt_{0}, seen_read_{0}, seen_generated_{0};
+  std::atomic<std::uint32_t> seen_ahead_{0}, seen_cached_{0};
+  std::atomic<bool> seen_running_{false}, seen_thinking_{false}, ended_{false};
 };
 
 }  // namespace strata::server

@@ -148,8 +148,12 @@ class StreamedAnswer final : public AnswerObserver {
     std::string text =
         sse_event("message_start", {{"type", "message_start"}, {"message", std::move(message)}});
     text += kPing;
-    writer_->begin_stream(stream_head(std::move(text)), [] { return std::string(kPing); });
+    writer_->begin_stream(stream_head(std::move(text)), [place = place_] {
+      return (place->ahead ? place->comment() : std::string()).append(kPing);
+    });
   }
+  void queued(std::uint32_t ahead) override { place_->ahead = ahead; }
+  void started(std::uint32_t) override { place_->ahead.reset(); }
   void event(const OutputEvent& event) override;
   void finished(const ChatResult& result) override;
 
@@ -177,6 +181,7 @@ class StreamedAnswer final : public AnswerObserver {
 
   std::string_view open_;  // the kind of the open block, empty if none is
   std::size_t index_ = 0;
+  std::shared_ptr<QueuePlace> place_ = std::make_shared<QueuePlace>();
 };
 
 void StreamedAnswer::event(const OutputEvent& event) {

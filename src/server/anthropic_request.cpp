@@ -33,6 +33,9 @@ constexpr std::array kFields = {
     Field{"thinking"},
     Field{"output_config"},
     Field{"chat_template_kwargs"},
+    Field{"cache_prompt"},
+    Field{"strata_checkpoint"},
+    Field{"drafts"},
     Field{"metadata", Use::harmless},
     Field{"service_tier", Use::harmless},
     Field{"cache_control", Use::harmless},
@@ -397,6 +400,7 @@ Answer<AnthropicRequest> parse_anthropic(std::string_view text, const Sampling& 
   if (auto done = assign(chat.sampling, read_sampling(*body, sampling)); !done)
     return passed_on(done);
   if (auto done = assign(chat.logit_bias, read_logit_bias(*body)); !done) return passed_on(done);
+  if (auto done = read_speed(*body, chat); !done) return passed_on(done);
   if (auto done = assign(chat.max_tokens, read_max_tokens(*body, kLimits)); !done)
     return passed_on(done);
   if (auto done = assign(chat.stops, read_stops(*body, "stop_sequences", kMaxStopSequences)); !done)

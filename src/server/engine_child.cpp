@@ -47,6 +47,9 @@ class PipeListener final : public Listener {
   void queued(std::uint32_t ahead) override {
     sender_.send(std::move(WireWriter(FrameKind::queued).u64(id_).u32(ahead)));
   }
+  void started(std::uint32_t cached) override {
+    sender_.send(std::move(WireWriter(FrameKind::started).u64(id_).u32(cached)));
+  }
   void progress(std::uint32_t read, std::uint32_t total) override {
     sender_.send(std::move(WireWriter(FrameKind::progress).u64(id_).u32(read).u32(total)));
   }

@@ -443,6 +443,13 @@ std::string Supervisor::take(const Frame& frame) {
       if (listener) listener->queued(ahead);
       return {};
     }
+    case FrameKind::started: {
+      const std::uint32_t cached = reader.u32();
+      if (!reader.done()) return std::string(kNonsense);
+      find(false, false);
+      if (listener) listener->started(cached);
+      return {};
+    }
     case FrameKind::prompt_chances: {
       const TokenChances chances = reader.chances();
       if (!reader.done()) return std::string(kNonsense);

@@ -37,6 +37,7 @@ enum class FrameKind : std::uint8_t {
   token = 22,           // u64 id, i32 token, u8 whether chances follow, chances
   finished = 23,        // u64 id, completion
   queued = 24,          // u64 id, u32 requests before it
+  started = 25,         // u64 id, u32 tokens of its prompt that need not be read
 };
 
 struct Frame {

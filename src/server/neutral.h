@@ -24,7 +24,9 @@ struct Generation {
   std::vector<std::string> stops;  // cut the answer's text; thinking and calls are left alone
   std::optional<std::uint32_t> logprobs;  // alternatives of each token; absent: no probabilities
   std::uint32_t choices = 1;              // answers; the i-th is drawn with seed + i
-  bool one_shot = false;                  // nothing of it is kept for later requests
+  // What changes the speed only.
+  bool one_shot = false;                // nothing of the prompt is kept for later ones
+  std::optional<std::uint32_t> drafts;  // most tokens guessed at a time; absent: as started
 };
 
 struct ChatRequest : Generation {
@@ -53,9 +55,13 @@ struct ChatResult {
   std::vector<TokenChances> prompt_chances;  // of the prompt's tokens from the second on
   std::vector<TokenChances> chances;         // of all generated tokens, if asked for
   std::uint32_t prompt_tokens = 0;
-  std::uint32_t cached_tokens = 0;
+  std::uint32_t cached_tokens = 0;       // of them not read again
+  std::uint32_t cached_disk_tokens = 0;  // of these, from the disk
   std::uint32_t completion_tokens = 0;
   std::uint32_t reasoning_tokens = 0;  // of them, inside the thinking
+  std::uint32_t rounds = 0;            // windows in which it was decoded
+  std::uint32_t drafted = 0;           // tokens guessed in them
+  std::uint32_t accepted = 0;          // of these, right
   double queue_seconds = 0;
   double prompt_seconds = 0;
   double decode_seconds = 0;
@@ -65,6 +71,10 @@ struct ChatResult {
 class ChatObserver {
  public:
   virtual ~ChatObserver() = default;
+  // It waits, and `ahead` requests before it; then it runs, and `cached` tokens of its prompt need
+  // not be read.
+  virtual void queued(std::uint32_t ahead) { (void)ahead; }
+  virtual void started(std::uint32_t cached) { (void)cached; }
   virtual void progress(std::uint32_t read, std::uint32_t total) { (void)read, (void)total; }
   // Of one more token, before the events it causes.
   virtual void chances(const TokenChances& chances) { (void)chances; }

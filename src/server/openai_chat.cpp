@@ -35,7 +35,10 @@ class ChatAnswer {
   virtual ~ChatAnswer() = default;
 
   void set_ids(std::vector<RequestId> ids) { ids_ = std::move(ids); }
+  void set_prompt(std::uint32_t tokens) { prompt_tokens_ = tokens; }
   virtual void begin() {}
+  virtual void queued(std::uint32_t) {}
+  virtual void started(std::uint32_t) {}
   virtual void progress(std::uint32_t, std::uint32_t) {}
   virtual void chances(std::size_t, const TokenChances&) {}
   virtual void event(std::size_t choice, const OutputEvent& event) = 0;
@@ -72,6 +75,7 @@ class ChatAnswer {
   std::int64_t created_;
   bool logprobs_;
   std::vector<ChatResult> results_;
+  std::uint32_t prompt_tokens_ = 0;
 
  private:
   std::vector<RequestId> ids_;
@@ -126,18 +130,18 @@ class StreamedAnswer final : public ChatAnswer {
     for (std::size_t i = 0; i < pending_.size(); ++i) {
       roles += sse_data(chunk(i, {{"role", "assistant"}, {"content", ""}}, nullptr));
     }
-    writer_->begin_stream(stream_head(std::move(roles)), comment);
+    writer_->begin_stream(stream_head(std::move(roles)),
+                          [place = place_] { return place->comment(); });
   }
-  void progress(std::uint32_t read, std::uint32_t total) override {
-    if (!progress_ || failed()) return;
-    json::object object = chunk(0, {}, nullptr);
-    object["prompt_progress"] = {
-        {"total", total},
-        {"cache", 0},
-        {"processed", read},
-        {"time_ms", static_cast<std::int64_t>((monotonic_seconds() - begun_) * 1000)}};
-    writer_->write(sse_data(object));
+  void queued(std::uint32_t ahead) override {
+    place_->ahead = ahead;
+    write_progress(0);
   }
+  void started(std::uint32_t cached) override {
+    place_->ahead.reset();
+    cached_ = cached;
+  }
+  void progress(std::uint32_t read, std::uint32_t) override { write_progress(read); }
   void chances(std::size_t choice, const TokenChances& chances) override {
     pending_[choice].push_back(logprob_json(service_->tokenizer(), chances));
   }
@@ -156,6 +160,18 @@ class StreamedAnswer final : public ChatAnswer {
     object["choices"] = json::array{std::move(entry)};
     if (include_usage_) object["usage"] = nullptr;
     return object;
+  }
+  void write_progress(std::uint32_t read) {
+    if (!progress_ || failed()) return;
+    json::object progress = {
+        {"total", prompt_tokens_},
+        {"cache", cached_},
+        {"processed", read},
+        {"time_ms", static_cast<std::int64_t>((monotonic_seconds() - begun_) * 1000)}};
+    if (place_->ahead) progress["queued"] = *place_->ahead;
+    json::object object = chunk(0, {}, nullptr);
+    object["prompt_progress"] = std::move(progress);
+    writer_->write(sse_data(object));
   }
   void write_delta(std::size_t choice, json::object delta) {
     writer_->write(sse_data(chunk(choice, std::move(delta), nullptr)));
@@ -185,6 +201,8 @@ class StreamedAnswer final : public ChatAnswer {
   bool include_usage_;
   bool progress_;
   double begun_ = monotonic_seconds();
+  std::uint32_t cached_ = 0;  // tokens of the prompt
+  std::shared_ptr<QueuePlace> place_ = std::make_shared<QueuePlace>();
   std::vector<json::array> pending_;  // log-probabilities that no chunk carried yet, by choice
 };
 
@@ -218,6 +236,12 @@ class Choice final : public ChatObserver {
  public:
   Choice(std::shared_ptr<ChatAnswer> answer, std::size_t index)
       : answer_(std::move(answer)), index_(index) {}
+  void queued(std::uint32_t ahead) override {
+    if (index_ == 0) answer_->queued(ahead);
+  }
+  void started(std::uint32_t cached) override {
+    if (index_ == 0) answer_->started(cached);
+  }
   void progress(std::uint32_t read, std::uint32_t total) override {
     if (index_ == 0) answer_->progress(read, total);
   }
@@ -248,6 +272,7 @@ void serve_openai_chat(const ServicePtr& service, const HttpRequest& request,
   }
   auto prepared = service->prepare(std::move(parsed->chat));
   if (!prepared) return send_openai_error(*writer, prepared.error());
+  answer->set_prompt(static_cast<std::uint32_t>(prepared->work.prompt.size()));
   auto ids = service->start(std::move(*prepared), executor_of(writer), observers);
   if (!ids) return send_openai_error(*writer, ids.error());
   answer->set_ids(*ids);

@@ -63,6 +63,8 @@ constexpr std::array kFields = {
     Field{"prompt_cache_retention", Use::harmless},
     Field{"prediction", Use::harmless},
     Field{"cache_prompt"},
+    Field{"strata_checkpoint"},
+    Field{"drafts"},
     Field{"timings_per_token", Use::harmless},
     Field{"response_format", Use::neutral_only, is_text_format},
     Field{"modalities", Use::neutral_only, is_text_modality},
@@ -177,7 +179,7 @@ Answer<OpenAiChatRequest> parse_openai_chat(std::string_view text,
     return passed_on(done);
   if (auto done = assign(chat.choices, read_choices(*body)); !done) return passed_on(done);
   if (auto done = read_logprobs(*body, chat); !done) return passed_on(done);
-  if (auto done = assign(chat.one_shot, read_one_shot(*body)); !done) return passed_on(done);
+  if (auto done = read_speed(*body, chat); !done) return passed_on(done);
   if (auto done = read_openai_stream(*body, request.stream, request.include_usage); !done)
     return passed_on(done);
   return request;

@@ -44,6 +44,8 @@ constexpr std::array kFields = {
     Field{"stream_options"},
     Field{"user", Use::harmless},
     Field{"cache_prompt"},
+    Field{"strata_checkpoint"},
+    Field{"drafts"},
     Field{"best_of", Use::neutral_only, is_one},
     Field{"suffix", Use::neutral_only, is_no_text},
 };
@@ -185,6 +187,8 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
   }
 
   void start();
+  void queued(std::uint32_t ahead) { place_->ahead = ahead; }
+  void started() { place_->ahead.reset(); }
   void event(std::size_t choice, const chat::OutputEvent& event) {
     if (request_.stream && !request_.score_only && !failed_) write_piece(choice, event.text);
   }
@@ -233,6 +237,7 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
   std::vector<ChatResult> results_;
   std::vector<TokenColumns> columns_;
   std::vector<RequestId> ids_;
+  std::shared_ptr<QueuePlace> place_ = std::make_shared<QueuePlace>();
   std::size_t waiting_;
   bool failed_ = false;
 };
@@ -241,6 +246,12 @@ class TextChoice final : public ChatObserver {
  public:
   TextChoice(std::shared_ptr<TextAnswer> answer, std::size_t index)
       : answer_(std::move(answer)), index_(index) {}
+  void queued(std::uint32_t ahead) override {
+    if (index_ == 0) answer_->queued(ahead);
+  }
+  void started(std::uint32_t) override {
+    if (index_ == 0) answer_->started();
+  }
   void chances(const TokenChances& chances) override { answer_->chances(index_, chances); }
   void event(const chat::OutputEvent& event) override { answer_->event(index_, event); }
   void finished(const ChatResult& result) override { answer_->finished(index_, result); }
@@ -273,7 +284,7 @@ void TextAnswer::start() {
   }
   cancel_on_close(service_, writer_, ids_);
   if (!request_.stream) return;
-  writer_->begin_stream(stream_head(""), comment);
+  writer_->begin_stream(stream_head(""), [place = place_] { return place->comment(); });
   if (!request_.echo) return;
   for (std::size_t i = 0; i < results_.size(); ++i) write_piece(i, request_.echoes[prompt_of(i)]);
 }
@@ -402,8 +413,7 @@ Answer<OpenAiCompletionRequest> parse_openai_completion(std::string_view text,
   if (auto done = assign(request.text.choices, read_choices(*body)); !done) return passed_on(done);
   if (auto done = read_logprobs(*body, request); !done) return passed_on(done);
   if (auto done = read_prompts(*body, tokenizer, request); !done) return passed_on(done);
-  if (auto done = assign(request.text.one_shot, read_one_shot(*body)); !done)
-    return passed_on(done);
+  if (auto done = read_speed(*body, request.text); !done) return passed_on(done);
   if (request.prompts.size() * request.text.choices > kMaxPrompts) {
     return refuse(400, "n", "{} prompts with {} choices each; at most {} answers are made at once",
                   request.prompts.size(), request.text.choices, kMaxPrompts);

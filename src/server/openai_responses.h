@@ -58,6 +58,8 @@ class ResponseBuilder final : public ChatObserver {
   void begin();  // response.created, response.in_progress
   // One more response.in_progress, for clients whose idle timers count events.
   std::string still_here();
+  void queued(std::uint32_t ahead) override { place_.ahead = ahead; }
+  void started(std::uint32_t) override { place_.ahead.reset(); }
   void chances(const TokenChances& chances) override;
   void event(const chat::OutputEvent& event) override;
   void finished(const ChatResult& result) override;
@@ -85,6 +87,7 @@ class ResponseBuilder final : public ChatObserver {
   const Tokenizer& tokenizer_;
   Send send_;
   End end_;
+  QueuePlace place_;
   std::uint64_t sequence_ = 0;
   std::string open_;  // the open item's type, empty if none is
   std::string text_;  // of the open item: text or arguments

@@ -47,6 +47,9 @@ constexpr std::array kFields = {
     Field{"text"},
     Field{"top_logprobs"},
     Field{"include"},
+    Field{"cache_prompt"},
+    Field{"strata_checkpoint"},
+    Field{"drafts"},
     Field{"user", Use::harmless},
     Field{"safety_identifier", Use::harmless},
     Field{"prompt_cache_key", Use::harmless},
@@ -503,6 +506,7 @@ Answer<ResponsesRequest> parse_openai_responses(std::string_view text,
   if (auto done = assign(chat.sampling, read_sampling(*body, defaults.sampling)); !done)
     return passed_on(done);
   if (auto done = assign(chat.logit_bias, read_logit_bias(*body)); !done) return passed_on(done);
+  if (auto done = read_speed(*body, chat); !done) return passed_on(done);
   if (auto done = assign(chat.max_tokens, read_max_tokens(*body, kLimits)); !done)
     return passed_on(done);
   if (chat.max_tokens > 0) request.echo["max_output_tokens"] = chat.max_tokens;

@@ -332,10 +332,24 @@ Answer<std::uint32_t> read_choices(const json::object& body) {
   return static_cast<std::uint32_t>(count);
 }
 
-Answer<bool> read_one_shot(const json::object& body) {
-  auto kept = read_bool(body, "cache_prompt");
-  if (!kept) return passed_on(kept);
-  return !kept->value_or(true);
+Answer<void> read_speed(const json::object& body, Generation& request) {
+  for (const std::string_view key : {"cache_prompt", "strata_checkpoint"}) {
+    auto kept = read_bool(body, key);
+    if (!kept) return passed_on(kept);
+    if (!kept->value_or(true)) request.one_shot = true;
+  }
+  const json::value* drafts = given(body, "drafts");
+  if (drafts == nullptr) return {};
+  const std::string_view word = drafts->is_string() ? view(drafts->get_string()) : "";
+  if (word == "auto") return {};
+  const double number = word == "off" ? 0 : number_of(*drafts);
+  if (!(number >= 0 && number <= kMaxDrafts) || number != std::floor(number)) {
+    return refuse(400, "drafts",
+                  "'drafts' is {}; it must be \"auto\", \"off\" or a whole number from 0 to {}",
+                  json::serialize(*drafts).substr(0, 40), kMaxDrafts);
+  }
+  request.drafts = static_cast<std::uint32_t>(number);
+  return {};
 }
 
 // Thinking ----------------------------------------------------------------------------------

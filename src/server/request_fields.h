@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/engine.h"
 #include "server/api_error.h"
+#include "server/neutral.h"
 
 namespace strata::server {
 
@@ -77,7 +77,8 @@ Answer<std::vector<std::string>> read_stops(const boost::json::object& body, std
 Answer<std::uint64_t> read_max_tokens(const boost::json::object& body,
                                       std::span<const std::string_view> keys);
 Answer<std::uint32_t> read_choices(const boost::json::object& body);  // "n"
-Answer<bool> read_one_shot(const boost::json::object& body);          // "cache_prompt": false
+// "drafts", "cache_prompt" and "strata_checkpoint": what changes the speed only.
+Answer<void> read_speed(const boost::json::object& body, Generation& request);
 
 // "none", "low", "medium", "high", "xhigh" or "max" for every accepted spelling.
 Answer<std::string> effort_level(std::string_view word, std::string_view field);

@@ -67,7 +67,8 @@ void ResponseBuilder::begin() {
 }
 
 std::string ResponseBuilder::still_here() {
-  return sse_event("response.in_progress", {{"type", "response.in_progress"},
+  return (place_.ahead ? place_.comment() : std::string()) +
+         sse_event("response.in_progress", {{"type", "response.in_progress"},
                                             {"sequence_number", sequence_++},
                                             {"response", response_}});
 }

@@ -258,6 +258,7 @@ Answer<Prepared> Service::fit(Generation& request, std::vector<TokenId> prompt,
   work.stop_ids = facts().stop_ids;
   work.logit_bias = std::move(request.logit_bias);
   work.logprobs = request.logprobs;
+  work.drafts = request.drafts;
   work.keep = !request.one_shot;
   prepared.run.stops = std::move(request.stops);
   prepared.choices = request.choices;

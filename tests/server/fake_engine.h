@@ -19,12 +19,14 @@ namespace strata::server::testing {
 struct Script {
   std::string text = {};  // encoded with specials; one token event a token
   FinishReason reason = FinishReason::stop;
-  Error error = {};                   // when reason is error
-  std::chrono::milliseconds wait{0};  // before the first token, as if queued
-  std::chrono::milliseconds pace{0};  // between tokens
-  bool endless = false;               // repeats `text` until cancelled
-  bool bytes = false;                 // one token a byte
-  std::uint32_t cached = 0;           // tokens of the prompt
+  Error error = {};                                   // when reason is error
+  std::chrono::milliseconds wait{0};                  // before the first token, as if queued
+  std::chrono::milliseconds pace{0};                  // between tokens
+  bool endless = false;                               // repeats `text` until cancelled
+  bool bytes = false;                                 // one token a byte
+  std::uint32_t cached = 0;                           // tokens of the prompt
+  std::vector<std::uint32_t> ahead = {};              // told while it waits, `wait` after each
+  std::uint32_t drafted = 0, accepted = 0, disk = 0;  // as the completion says
 };
 
 class FakeEngine final : public Engine {
@@ -73,7 +75,7 @@ class FakeEngine final : public Engine {
     ++cancels_;
   }
   const EngineFacts& facts() const override { return facts_; }
-  EngineCounters counters() const override { return {}; }
+  EngineCounters counters() const override { return counters_; }
   const Metadata& metadata() const override { return metadata_; }
   const Tokenizer& tokenizer() const override { return tokenizer_; }
 
@@ -116,6 +118,7 @@ class FakeEngine final : public Engine {
     return ids;
   }
   EngineFacts facts_;
+  EngineCounters counters_;  // before requests
   Metadata metadata_;
   std::atomic<bool> queue_full{false};
   std::atomic<std::size_t> accept_at_most{SIZE_MAX};  // requests in all
@@ -135,9 +138,18 @@ class FakeEngine final : public Engine {
     done.error = script.error;
     done.prompt_tokens = static_cast<std::uint32_t>(request.prompt.size());
     done.cached_tokens = script.cached;
+    done.cached_disk_tokens = script.disk;
+    done.rounds = 7;
+    done.drafted = script.drafted;
+    done.accepted = script.accepted;
     done.prompt_seconds = 0.5;
     done.decode_seconds = 0.25;
-    wait(script.wait, cancelled);
+    for (const std::uint32_t ahead : script.ahead) {
+      listener.queued(ahead);
+      wait(script.wait, cancelled);
+    }
+    if (script.ahead.empty()) wait(script.wait, cancelled);
+    listener.started(script.cached);
     // Told as -1 for a prompt's token and -0.5 for a generated one; the runner-up is token 0.
     const auto chances = [&](TokenId id, float logprob) {
       TokenChances told{{id, logprob}, {}};

@@ -136,11 +136,106 @@ TEST_F(OpenAiTest, TellsHowMuchOfThePromptIsRead) {
     if (progress == nullptr) continue;
     told = true;
     EXPECT_EQ(progress->at("total"), progress->at("processed"));
+    EXPECT_EQ(progress->at("cache").as_int64(), 0);
     EXPECT_EQ(progress->at("total").as_int64(),
               static_cast<std::int64_t>(engine_->request(0).prompt.size()));
   }
   EXPECT_TRUE(told);
   EXPECT_THAT(chat(R"("stream":true)").body, ::testing::Not(HasSubstr("prompt_progress")));
+}
+
+TEST_F(OpenAiTest, TellsThePlaceInTheQueueAndWhatWasCached) {
+  engine_->script({{.text = "</think>\n\nHello", .wait = 120ms, .cached = 4, .ahead = {3, 1}}});
+  const std::string body = chat(R"("stream":true,"return_progress":true)").body;
+  std::vector<std::int64_t> queued, cached, processed;
+  for (const json::value& chunk : joined(body).chunks) {
+    const auto* progress = chunk.as_object().if_contains("prompt_progress");
+    if (progress == nullptr) continue;
+    const auto* place = progress->as_object().if_contains("queued");
+    if (place != nullptr) queued.push_back(place->as_int64());
+    cached.push_back(progress->at("cache").as_int64());
+    processed.push_back(progress->at("processed").as_int64());
+    EXPECT_EQ(progress->at("total").as_int64(),
+              static_cast<std::int64_t>(engine_->request(0).prompt.size()));
+  }
+  const auto total = static_cast<std::int64_t>(engine_->request(0).prompt.size());
+  EXPECT_THAT(queued, ::testing::ElementsAre(3, 1));
+  EXPECT_THAT(cached, ::testing::ElementsAre(0, 0, 4));
+  EXPECT_THAT(processed, ::testing::ElementsAre(0, 0, total));
+  EXPECT_THAT(body,
+              AllOf(HasSubstr("\n: queued, 3 ahead\n\n"), HasSubstr("\n: queued, 1 ahead\n\n")));
+}
+
+TEST_F(OpenAiTest, EveryDialectsSilentStreamTellsThePlaceInTheQueue) {
+  engine_->script({{.text = "</think>\n\nHello", .wait = 120ms, .ahead = {2, 0}}});
+  const std::string messages = R"("stream":true,"messages":)" + kHello;
+  for (const auto& [path, members] :
+       {std::pair{std::string(kChat), messages},
+        std::pair{std::string("/v1/messages"), R"("max_tokens":9,)" + messages},
+        std::pair{std::string("/v1/completions"), std::string(R"("stream":true,"prompt":"a")")},
+        std::pair{std::string("/v1/responses"), std::string(R"("stream":true,"input":"a")")}}) {
+    const std::string body = client().post(path, "{" + members + "}").body;
+    EXPECT_THAT(body, HasSubstr(": queued, 2 ahead\n\n")) << path;
+    EXPECT_THAT(body, HasSubstr(": queued, 0 ahead\n\n")) << path;
+    EXPECT_LT(body.find(": queued, 2"), body.find(": queued, 0")) << path;
+  }
+}
+
+TEST_F(OpenAiTest, TimingsCountDraftsWhereThereWereSome) {
+  engine_->script(
+      {{.text = "</think>\n\nHello", .cached = 6, .drafted = 9, .accepted = 5, .disk = 2},
+       {.text = "</think>\n\nHello"}});
+  const json::value timings = chat("").json().at("timings");
+  EXPECT_EQ(timings.at("draft_n").as_int64(), 9);
+  EXPECT_EQ(timings.at("draft_n_accepted").as_int64(), 5);
+  EXPECT_EQ(timings.at("cache_n").as_int64(), 6);
+  EXPECT_EQ(timings.at("cache_disk_n").as_int64(), 2);
+  const json::value none = chat("").json();
+  for (const char* name : {"draft_n", "draft_n_accepted", "cache_disk_n"})
+    EXPECT_FALSE(none.at("timings").as_object().contains(name)) << name;
+  EXPECT_FALSE(none.at("usage")
+                   .at("completion_tokens_details")
+                   .as_object()
+                   .contains("accepted_prediction_tokens"));
+}
+
+// What changes the speed only, in all dialects.
+TEST_F(OpenAiTest, EveryDialectTakesDraftsAndOneShots) {
+  const std::string messages = R"("max_tokens":9,"messages":)" + kHello;
+  const std::vector<std::pair<std::string, std::string>> dialects = {
+      {std::string(kChat), messages},
+      {"/v1/messages", messages},
+      {"/v1/completions", R"("prompt":"a")"},
+      {"/v1/responses", R"("input":"a")"}};
+  using Drafts = std::optional<std::uint32_t>;
+  for (const auto& [path, members] : dialects) {
+    const auto post = [&](const std::string& more) {
+      return client().post(path, "{" + members + more + "}");
+    };
+    const auto asked = [&](const std::string& more) {
+      engine_->forget();
+      const RawResponse response = post(more);
+      EXPECT_EQ(response.status, 200u) << path << more << response.body;
+      return engine_->request(0);
+    };
+    EXPECT_EQ(asked("").drafts, Drafts()) << path;
+    EXPECT_TRUE(asked("").keep) << path;
+    EXPECT_EQ(asked(R"(,"drafts":"auto")").drafts, Drafts()) << path;
+    EXPECT_EQ(asked(R"(,"drafts":null)").drafts, Drafts()) << path;
+    EXPECT_EQ(asked(R"(,"drafts":"off")").drafts, Drafts(0)) << path;
+    EXPECT_EQ(asked(R"(,"drafts":0)").drafts, Drafts(0)) << path;
+    EXPECT_EQ(asked(R"(,"drafts":15)").drafts, Drafts(15)) << path;
+    EXPECT_FALSE(asked(R"(,"cache_prompt":false)").keep) << path;
+    EXPECT_FALSE(asked(R"(,"strata_checkpoint":false)").keep) << path;
+    EXPECT_TRUE(asked(R"(,"strata_checkpoint":true,"cache_prompt":true)").keep) << path;
+    for (const char* bad : {"16", "-1", "1.5", "\"on\"", "true", "[]", "1e300", "\"\""}) {
+      const RawResponse refused = post(std::string(R"(,"drafts":)") + bad);
+      EXPECT_EQ(refused.status, 400u) << path << bad;
+      EXPECT_THAT(error_of(refused), HasSubstr("\"auto\", \"off\" or a whole number from 0 to 15"))
+          << path << bad;
+    }
+    EXPECT_EQ(post(R"(,"strata_checkpoint":0)").status, 400u) << path;
+  }
 }
 
 TEST_F(OpenAiTest, APictureOfAToolIsANote) {

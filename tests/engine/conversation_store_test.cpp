@@ -1,0 +1,294 @@
+// Conversations in memory: what is found, what goes first, and that every byte is counted.
+#include "engine/conversation_store.h"
+
+#include <gmock/gmock.h>
+
+#include <numeric>
+#include <random>
+#include <set>
+
+#include "tests/engine/tiny_model.h"
+
+namespace strata {
+namespace {
+
+using Tokens = std::vector<TokenId>;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr std::uint64_t kPlenty = std::uint64_t{1} << 40;
+
+class ConversationStoreTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    model_ = test::tiny_draft_model();
+    ASSERT_NE(model_, nullptr);
+    auto backend = make_cpu_backend(model_->network.shape(true), 1);
+    ASSERT_TRUE(backend) << backend.error().message;
+    backend_ = std::move(*backend);
+    vocabulary_ = DraftVocabulary::all(model_->network);
+    forward_.emplace(model_->network, *backend_, &*vocabulary_);
+    open(kPlenty);
+  }
+  void open(std::uint64_t limit) {
+    store_.emplace(limit, backend_->page_bytes());
+    store_->on_evict([this](Sequence& sequence) {
+      const auto tokens = sequence.history();
+      saved_.emplace_back(tokens.begin(), tokens.end());
+    });
+  }
+
+  static Tokens counting(std::size_t count, TokenId first = 0) {
+    Tokens tokens(count);
+    std::iota(tokens.begin(), tokens.end(), first);
+    return tokens;
+  }
+  static Tokens with(Tokens tokens, const Tokens& more) {
+    tokens.insert(tokens.end(), more.begin(), more.end());
+    return tokens;
+  }
+  void read(Sequence& sequence, std::span<const TokenId> tokens) {
+    ASSERT_TRUE(sequence.reserve(sequence.tokens() + static_cast<std::uint32_t>(tokens.size())));
+    ASSERT_TRUE(forward_->read(std::vector<Forward::Rows>{{&sequence, tokens}}, {}, {}));
+    ASSERT_TRUE(forward_->settle(sequence));
+  }
+  // Keeps a sequence of these tokens that shares nothing.
+  void keep(const Tokens& tokens, bool saved = false) {
+    auto sequence = forward_->new_sequence();
+    ASSERT_TRUE(sequence);
+    read(*sequence, tokens);
+    keep(std::move(*sequence), saved);
+  }
+  void keep(Sequence sequence, bool saved = false) {
+    sequence.trim();
+    const auto history = sequence.history();
+    Kept kept;
+    kept.bytes = sequence.own_bytes();
+    for (const SequenceState::Page& page : sequence.pages()) kept.pages.push_back(page);
+    kept_.try_emplace(Tokens(history.begin(), history.end()), std::move(kept));
+    store_->keep(std::move(sequence), saved);
+  }
+  // A prompt that begins with these tokens would go on after all of them.
+  bool stands(const Tokens& tokens) {
+    return store_->longest(with(tokens, {511})) == tokens.size();
+  }
+  void use(const Tokens& tokens) { ASSERT_TRUE(store_->start(*forward_, with(tokens, {511}))); }
+
+  // Drops what is of least use, one at a time, until nothing is left; the order.
+  std::vector<std::size_t> order_of_eviction(const std::vector<Tokens>& all) {
+    std::vector<std::size_t> order;
+    while (store_->checkpoints() > 0) {
+      std::vector<bool> before;
+      for (const Tokens& tokens : all) before.push_back(stands(tokens));
+      store_->free(1);
+      for (std::size_t i = 0; i < all.size(); ++i)
+        if (before[i] && !stands(all[i])) order.push_back(i);
+    }
+    return order;
+  }
+
+  // Everything that was kept and still stands, added up by hand; pages that several have, once.
+  std::uint64_t bytes_by_hand() {
+    std::uint64_t bytes = 0;
+    std::set<const std::byte*> pages;
+    for (const auto& [tokens, kept] : kept_) {
+      if (!stands(tokens)) continue;
+      bytes += kept.bytes;
+      for (const SequenceState::Page& page : kept.pages) pages.insert(page.get());
+    }
+    return bytes + pages.size() * backend_->page_bytes();
+  }
+  std::size_t standing() {
+    return static_cast<std::size_t>(std::count_if(
+        kept_.begin(), kept_.end(), [&](const auto& kept) { return stands(kept.first); }));
+  }
+
+  struct Kept {
+    std::uint64_t bytes = 0;
+    std::vector<SequenceState::Page> pages;  // held, so that no other gets the address
+  };
+  std::unique_ptr<test::Converted> model_;
+  std::unique_ptr<Backend> backend_;
+  std::optional<DraftVocabulary> vocabulary_;
+  std::optional<Forward> forward_;
+  std::optional<ConversationStore> store_;
+  std::map<Tokens, Kept> kept_;
+  std::vector<Tokens> saved_;
+};
+
+TEST_F(ConversationStoreTest, FindsTheLongestThatLeavesATokenToRead) {
+  const Tokens all = counting(100);
+  const auto first = [&](std::size_t count) {
+    return Tokens(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count));
+  };
+  for (const std::size_t size : {10u, 40u, 70u}) keep(first(size));
+  EXPECT_EQ(store_->longest(all), 70u);
+  EXPECT_EQ(store_->longest(first(70)), 40u);
+  EXPECT_EQ(store_->longest(first(71)), 70u);
+  EXPECT_EQ(store_->longest(first(10)), 0u);
+  EXPECT_EQ(store_->longest({}), 0u);
+  Tokens edited = all;
+  edited[55] = 400;
+  EXPECT_EQ(store_->longest(edited), 40u);
+  const auto sequence = store_->start(*forward_, edited);
+  ASSERT_TRUE(sequence);
+  EXPECT_THAT(sequence->history(), testing::ElementsAreArray(first(40)));
+  edited[0] = 400;
+  const auto fresh = store_->start(*forward_, edited);
+  ASSERT_TRUE(fresh);
+  EXPECT_EQ(fresh->tokens(), 0u);
+}
+
+TEST_F(ConversationStoreTest, TheSameTokensStandOnce) {
+  keep(counting(20));
+  const std::uint64_t bytes = store_->bytes();
+  keep(counting(20));
+  EXPECT_EQ(store_->checkpoints(), 1u);
+  EXPECT_EQ(store_->bytes(), bytes);
+  EXPECT_EQ(bytes, bytes_by_hand());
+}
+
+TEST_F(ConversationStoreTest, WithoutRoomNothingIsKept) {
+  open(0);
+  keep(counting(20));
+  EXPECT_EQ(store_->checkpoints(), 0u);
+  EXPECT_EQ(store_->bytes(), 0u);
+  open(1);  // less than any checkpoint
+  keep(counting(20));
+  EXPECT_EQ(store_->checkpoints(), 0u);
+  EXPECT_EQ(store_->bytes(), 0u);
+  EXPECT_EQ(store_->evicted(), 1u);
+}
+
+// All of one page, so of the same bytes but for their token ids.
+TEST_F(ConversationStoreTest, OfEqualsTheLeastRecentlyUsedGoesFirst) {
+  const std::vector<Tokens> all = {counting(30, 0), counting(30, 100), counting(30, 200)};
+  for (const Tokens& tokens : all) keep(tokens);
+  use(all[0]);
+  EXPECT_THAT(order_of_eviction(all), ElementsAre(1, 2, 0));
+  EXPECT_EQ(store_->evicted(), 3u);
+}
+
+TEST_F(ConversationStoreTest, WhatSavesMoreReadingStaysLonger) {
+  const std::vector<Tokens> all = {counting(60, 0), counting(12, 100)};
+  for (const Tokens& tokens : all) keep(tokens);  // 60 / 2 against 12 / 1
+  EXPECT_THAT(order_of_eviction(all), ElementsAre(1, 0));
+}
+
+TEST_F(ConversationStoreTest, WhatTakesMoreBytesForTheSameGoesFirst) {
+  // The second has a page of its own for its last token; both save much the same.
+  const std::uint32_t page = backend_->page_tokens();
+  const std::vector<Tokens> all = {counting(page, 0), counting(page + 1, 200)};
+  for (const Tokens& tokens : all) keep(tokens);
+  use(all[0]), use(all[1]);
+  const double age = 1;
+  ASSERT_GT(double(kept_[all[1]].bytes + 2 * backend_->page_bytes()),
+            double(kept_[all[0]].bytes + backend_->page_bytes()) * (1 + age))
+      << "the pages of this model are too small for the test";
+  EXPECT_THAT(order_of_eviction(all), ElementsAre(1, 0));
+}
+
+TEST_F(ConversationStoreTest, ACommonBeginningStaysAndAStepOnTheWayGoes) {
+  const Tokens root = counting(20), left = with(root, counting(20, 100)),
+               longer = with(left, counting(20, 200)), right = with(root, counting(20, 300));
+  const std::vector<Tokens> all = {root, left, longer, right};
+  for (const Tokens& tokens : all) keep(tokens);
+  use(left), use(right), use(longer);  // each use counts for all before it on the way
+  // `left` goes: only `longer` goes on from it. Then `longer` saves 40, `right` and `root` 20.
+  EXPECT_EQ(order_of_eviction(all).front(), 1u);
+}
+
+TEST_F(ConversationStoreTest, LinksHoldWhateverTheOrder) {
+  const Tokens root = counting(20), left = with(root, counting(20, 100)),
+               longer = with(left, counting(20, 200)), right = with(root, counting(20, 300));
+  const std::vector<Tokens> all = {root, left, longer, right};
+  std::vector<std::size_t> order = {0, 1, 2, 3};
+  do {
+    open(kPlenty);
+    for (const std::size_t i : order) keep(all[i]);
+    use(left), use(right), use(longer);
+    EXPECT_EQ(order_of_eviction(all).front(), 1u) << testing::PrintToString(order);
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST_F(ConversationStoreTest, TheDiskGetsTheEndsThatItDoesNotHave) {
+  const Tokens root = counting(20), left = with(root, counting(20, 100)), other = counting(30, 300),
+               known = counting(30, 400);
+  keep(root), keep(left), keep(other), keep(known, true);
+  store_->free(kPlenty);
+  EXPECT_EQ(store_->checkpoints(), 0u);
+  EXPECT_EQ(store_->bytes(), 0u);
+  EXPECT_THAT(saved_, testing::UnorderedElementsAre(left, other));
+}
+
+TEST_F(ConversationStoreTest, SavesEachEndOnceAndNoMoreThanAsked) {
+  const Tokens root = counting(20), left = with(root, counting(20, 100)),
+               right = with(root, counting(20, 200));
+  keep(root), keep(left), keep(right);
+  EXPECT_TRUE(store_->save_some(1));
+  EXPECT_EQ(saved_.size(), 1u);
+  EXPECT_TRUE(store_->save_some(5));
+  EXPECT_THAT(saved_, testing::UnorderedElementsAre(left, right));
+  EXPECT_FALSE(store_->save_some(5));
+  store_->free(kPlenty);
+  EXPECT_EQ(saved_.size(), 3u);  // the root, once nothing goes on from it
+}
+
+TEST_F(ConversationStoreTest, ForgetsABeginningAndAllThatGoesOnFromIt) {
+  const Tokens root = counting(20), left = with(root, counting(20, 100)), other = counting(30, 300);
+  keep(root), keep(left), keep(other);
+  EXPECT_EQ(store_->forget(left), 1u);
+  EXPECT_TRUE(stands(root));
+  EXPECT_EQ(store_->forget(root), 1u);
+  EXPECT_TRUE(stands(other));
+  EXPECT_EQ(store_->forget({}), 1u);
+  EXPECT_EQ(store_->bytes(), 0u);
+  EXPECT_EQ(store_->evicted(), 0u);
+  EXPECT_THAT(saved_, IsEmpty());
+}
+
+TEST_F(ConversationStoreTest, TheNumberIsBounded) {
+  for (TokenId i = 0; i < TokenId{ConversationStore::kMostCheckpoints} + 40; ++i) keep({i, 1});
+  EXPECT_EQ(store_->checkpoints(), ConversationStore::kMostCheckpoints);
+  EXPECT_EQ(store_->evicted(), 40u);
+  EXPECT_EQ(store_->bytes(), bytes_by_hand());
+}
+
+// Branches, repetitions, uses and evictions at random: the bytes are those of what stands, and the
+// limit holds after every step.
+TEST_F(ConversationStoreTest, CountsEveryByteAndKeepsToItsLimit) {
+  std::mt19937 random(23);
+  for (const bool tight : {false, true}) {
+    kept_.clear();
+    keep(counting(100));
+    const std::uint64_t one = store_->bytes();
+    open(tight ? 6 * one : kPlenty);
+    kept_.clear();
+    std::vector<Tokens> known = {{}};
+    for (int step = 0; step < 120; ++step) {
+      const Tokens before = known[random() % known.size()];
+      auto sequence = store_->start(*forward_, with(before, {511}));
+      ASSERT_TRUE(sequence);
+      // What was evicted meanwhile is read again.
+      const Tokens prompt =
+          with(before, counting(1 + random() % 90, static_cast<TokenId>(random() % 400)));
+      read(*sequence, std::span(prompt).subspan(sequence->tokens()));
+      if (random() % 3 == 0) use(before);
+      auto fork = forward_->fork(*sequence);
+      ASSERT_TRUE(fork);
+      keep(std::move(*fork));
+      if (known.size() < 40 && prompt.size() < 400) known.push_back(prompt);
+      if (random() % 16 == 0) store_->free(random() % (2 * one));
+      ASSERT_LE(store_->bytes(), store_->limit()) << step;
+      ASSERT_EQ(store_->bytes(), bytes_by_hand()) << step;
+      ASSERT_EQ(store_->checkpoints(), standing()) << step;
+    }
+    EXPECT_EQ(store_->evicted() > 0, true);
+    store_->forget({});
+    EXPECT_EQ(store_->bytes(), 0u);
+    EXPECT_EQ(store_->checkpoints(), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace strata
