@@ -29,7 +29,7 @@ inline constexpr std::string_view kStopping =
 // Tokens of the context that no request may plan to use.
 inline constexpr std::uint32_t kContextSlack = 8;
 
-// A default that changes output: its value and where it came from.
+// A setting that is in force: its value and where it came from.
 struct Setting {
   std::string name;
   boost::json::value value;
@@ -54,7 +54,9 @@ struct ServiceOptions {
   PromptEncoder::Limits encoder = {};
   std::string encoder_source = "built-in";
   std::vector<std::string> aliases = {};  // further names of the model
-  EngineProcess* process = nullptr;       // the engine, if it is a process of its own
+  // How the engine was started, as far as it changes speed and memory only; for status pages.
+  std::vector<Setting> engine_settings = {};
+  EngineProcess* process = nullptr;  // the engine, if it is a process of its own
 };
 
 // What has been answered since the start, over all lives of the engine.
@@ -120,7 +122,7 @@ class Service {
   // What a request leaves open.
   const Sampling& default_sampling() const { return sampling_; }
   const boost::json::object& default_template_arguments() const { return template_arguments_; }
-  const std::vector<Setting>& settings() const { return settings_; }
+  const std::vector<Setting>& settings() const { return settings_; }  // that change output
 
   // The name a request's `model` is answered with: an alias as it is, else the model's own.
   std::string answer_name(std::string_view asked) const;

@@ -20,11 +20,58 @@ struct Load {
   std::uint64_t running = 0, waiting = 0;
 };
 
-// An answer waits until the engine has read some of its prompt.
 Load load_of(const std::vector<AnswerRun::Sight>& answers) {
   Load load;
-  for (const auto& answer : answers) ++(answer.prompt_read > 0 ? load.running : load.waiting);
+  for (const auto& answer : answers) ++(answer.running ? load.running : load.waiting);
   return load;
+}
+
+// The answers that wait, in the engine's order.
+json::array queue_json(std::vector<AnswerRun::Sight> answers) {
+  std::stable_sort(answers.begin(), answers.end(),
+                   [](const auto& a, const auto& b) { return a.ahead < b.ahead; });
+  json::array queue;
+  for (const auto& answer : answers) {
+    if (answer.running) continue;
+    queue.push_back(
+        {{"id", answer.id}, {"ahead", answer.ahead}, {"prompt_tokens", answer.prompt_tokens}});
+  }
+  return queue;
+}
+
+json::array settings_json(const std::vector<Setting>& settings) {
+  json::array array;
+  for (const Setting& setting : settings) {
+    array.push_back({{"name", setting.name}, {"value", setting.value}, {"source", setting.source}});
+  }
+  return array;
+}
+
+bool drafts_are_on(const EngineFacts& facts) {
+  return !facts.drafts.empty() && facts.drafts != "off";
+}
+
+// Guesses and right ones at each depth, from 1 on, as far as there were any.
+json::array depths_json(const EngineCounters::Drafts& drafts) {
+  json::array depths;
+  for (std::size_t i = 0; i < kMaxDrafts && drafts.drafted_at[i] > 0; ++i) {
+    depths.push_back(
+        {{"depth", i + 1}, {"drafted", drafts.drafted_at[i]}, {"accepted", drafts.accepted_at[i]}});
+  }
+  return depths;
+}
+
+json::object cache_json(const EngineCounters::Cache& cache) {
+  return {{"tokens", cache.tokens},
+          {"disk_tokens", cache.disk_tokens},
+          {"bytes", cache.bytes},
+          {"limit", cache.limit},
+          {"checkpoints", cache.checkpoints},
+          {"evicted", cache.evicted},
+          {"disk_bytes", cache.disk_bytes},
+          {"disk_limit", cache.disk_limit},
+          {"disk_checkpoints", cache.disk_checkpoints},
+          {"disk_misses", cache.disk_misses}};
 }
 
 using State = EngineProcess::State;
@@ -142,13 +189,15 @@ json::array slots_json(const StatusContext& context) {
   const EngineFacts& facts = context.service->facts();
   json::array slots;
   for (const auto& answer : context.service->answers()) {
-    if (answer.prompt_read == 0 || slots.size() == facts.parallel) continue;
+    if (!answer.running || slots.size() == facts.parallel) continue;
     slots.push_back({{"id", slots.size()},
                      {"n_ctx", facts.context},
                      {"is_processing", true},
+                     {"speculative", drafts_are_on(facts)},
                      {"id_task", answer.id},
                      {"n_prompt_tokens", answer.prompt_tokens},
                      {"n_prompt_tokens_processed", answer.prompt_read},
+                     {"n_prompt_tokens_cache", answer.cached},
                      {"n_decoded", answer.generated}});
   }
   while (slots.size() < facts.parallel) {
@@ -162,12 +211,16 @@ json::object activity_json(const StatusContext& context) {
   const Load load = load_of(answers);
   json::object object = {{"busy", load.running > 0}, {"running", load.running},
                          {"queued", load.waiting},   {"phase", "idle"},
-                         {"prompt_tokens", 0},       {"generated", 0}};
+                         {"prompt_tokens", 0},       {"prompt_read", 0},
+                         {"cached_tokens", 0},       {"generated", 0}};
+  object["queue"] = queue_json(answers);
   // The oldest answer that runs stands for all.
   for (const auto& answer : answers) {
-    if (answer.prompt_read == 0) continue;
+    if (!answer.running) continue;
     object["phase"] = answer.generated == 0 ? "prompt" : (answer.thinking ? "thinking" : "answer");
     object["prompt_tokens"] = answer.prompt_tokens;
+    object["prompt_read"] = answer.prompt_read;
+    object["cached_tokens"] = answer.cached;
     object["generated"] = answer.generated;
     break;
   }
@@ -179,12 +232,9 @@ json::object status_json(const StatusContext& context) {
   const EngineFacts& facts = service.facts();
   const ServiceCounters counters = service.counters();
   const PromptEncoder::Counters encoder = service.encoder_counters();
-  const Load load = load_of(service.answers());
-  json::array settings;
-  for (const Setting& setting : service.settings()) {
-    settings.push_back(
-        {{"name", setting.name}, {"value", setting.value}, {"source", setting.source}});
-  }
+  const EngineCounters engine = service.engine_counters();
+  const auto answers = service.answers();
+  const Load load = load_of(answers);
   json::array dialects;
   for (const std::string_view name : kDialects) dialects.push_back(json::value(std::string(name)));
   json::object finished;
@@ -225,19 +275,27 @@ json::object status_json(const StatusContext& context) {
            {{"logprobs", true},
             {"logit_bias", true},
             {"penalties", true},
-            {"drafts", !facts.drafts.empty() && facts.drafts != "off"},
+            {"drafts", drafts_are_on(facts)},
             {"embeddings", false},
             {"slot_save", false}}},
           {"parity", service.options().parity},
-          {"defaults", std::move(settings)},
+          {"defaults", settings_json(service.settings())},
           {"engine",
            {{"process", std::move(process)},
             {"threads", facts.threads},
             {"isa", facts.isa},
             {"drafts", facts.drafts},
+            {"settings", settings_json(service.options().engine_settings)},
+            {"reserved_bytes", engine.reserved_bytes},
             {"layers", facts.layers},
             {"parameters", facts.parameters},
             {"weight_bytes", facts.weight_bytes}}},
+          {"drafts",
+           {{"rounds", engine.drafts.rounds},
+            {"drafted", engine.drafts.drafted},
+            {"accepted", engine.drafts.accepted},
+            {"by_depth", depths_json(engine.drafts)}}},
+          {"cache", cache_json(engine.cache)},
           {"prompt_encoder",
            {{"prompts", encoder.prompts},
             {"bytes", encoder.bytes},
@@ -251,6 +309,7 @@ json::object status_json(const StatusContext& context) {
            {{"requests", counters.requests},
             {"in_flight", load.running + load.waiting},
             {"queued", load.waiting},
+            {"queue", queue_json(answers)},
             {"finished", std::move(finished)},
             {"last_request_at", std::move(last_at)}}},
           {"last_timings", last ? json::value(timings_json(*last)) : json::value(nullptr)}};
@@ -327,11 +386,40 @@ void add_ngram_tables(Metrics& metrics, const std::vector<TableStats>& tables) {
        [](const T& t) { return t.memory_bytes; });
 }
 
+// vLLM's names for what it counts too. Its drafts are windows with at least one guess, its
+// positions begin at 0.
+void add_vllm_names(Metrics& metrics, const ServiceCounters& service, const Load& load,
+                    const EngineCounters::Drafts& drafts) {
+  metrics.gauge("vllm:num_requests_running", "Requests that are being answered.", load.running);
+  metrics.gauge("vllm:num_requests_waiting", "Requests that wait.", load.waiting);
+  metrics.counter("vllm:prompt_tokens_total", "Tokens of prompts.", service.prompt_tokens);
+  metrics.counter("vllm:generation_tokens_total", "Tokens generated.", service.completion_tokens);
+  metrics.counter("vllm:prefix_cache_queries_total", "Tokens of prompts that were looked for.",
+                  service.prompt_tokens);
+  metrics.counter("vllm:prefix_cache_hits_total", "Of these, not read again.",
+                  service.cached_tokens);
+  metrics.counter("vllm:spec_decode_num_drafts_total", "Windows with guesses.",
+                  drafts.drafted_at[0]);
+  metrics.counter("vllm:spec_decode_num_draft_tokens_total", "Tokens guessed.", drafts.drafted);
+  metrics.counter("vllm:spec_decode_num_accepted_tokens_total", "Of these, right.",
+                  drafts.accepted);
+  metrics.family("vllm:spec_decode_num_accepted_tokens_per_pos_total", "counter",
+                 "Tokens guessed right, by position.");
+  for (std::size_t i = 0; i < kMaxDrafts; ++i) metrics.sample("position", i, drafts.accepted_at[i]);
+}
+
 void add_drafts_and_cache(Metrics& metrics, const EngineCounters& engine) {
   metrics.counter("strata_draft_rounds_total", "Windows in which answers were decoded.",
                   engine.drafts.rounds);
   metrics.counter("strata_drafted_tokens_total", "Tokens guessed in them.", engine.drafts.drafted);
   metrics.counter("strata_accepted_tokens_total", "Of these, right.", engine.drafts.accepted);
+  const auto by_depth = [&](std::string_view name, std::string_view help, const auto& counts) {
+    metrics.family(name, "counter", help);
+    for (std::size_t i = 0; i < kMaxDrafts; ++i) metrics.sample("depth", i + 1, counts[i]);
+  };
+  by_depth("strata_drafted_tokens_by_depth_total", "Tokens guessed, by depth.",
+           engine.drafts.drafted_at);
+  by_depth("strata_accepted_tokens_by_depth_total", "Of these, right.", engine.drafts.accepted_at);
   metrics.counter("strata_cache_disk_tokens_total", "Prompt tokens that came from the disk.",
                   engine.cache.disk_tokens);
   metrics.counter("strata_cache_evicted_total", "Checkpoints that went for others.",
@@ -343,6 +431,8 @@ void add_drafts_and_cache(Metrics& metrics, const EngineCounters& engine) {
   metrics.gauge("strata_cache_checkpoints", "Points that stand there.", engine.cache.checkpoints);
   metrics.gauge("strata_cache_disk_bytes", "Disk of them.", engine.cache.disk_bytes);
   metrics.gauge("strata_cache_disk_limit_bytes", "Most of it.", engine.cache.disk_limit);
+  metrics.gauge("strata_cache_disk_checkpoints", "Points that stand there.",
+                engine.cache.disk_checkpoints);
   metrics.gauge("strata_reserved_bytes", "Memory of running requests.", engine.reserved_bytes);
 }
 
@@ -397,6 +487,7 @@ std::string metrics_text(const StatusContext& context) {
   metrics.gauge("strata_prompt_held_bytes", "Memory of the prompts that are kept.",
                 encoder.held_bytes);
   const EngineCounters engine = service.engine_counters();
+  add_vllm_names(metrics, counters, load, engine.drafts);
   add_drafts_and_cache(metrics, engine);
   add_ngram_tables(metrics, engine.ngram_tables);
   return std::move(metrics).text();

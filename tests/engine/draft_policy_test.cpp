@@ -42,9 +42,9 @@ TEST(DraftPolicy, OneDisturbedWindowHardlyMovesWhatIsKnown) {
   DraftPolicy policy;
   for (int i = 0; i < 12; ++i) policy.window_took(1, 1.0);
   policy.window_took(1, 1000.0);
-  EXPECT_LT(policy.window_seconds(1), 1.05);
+  EXPECT_LT(policy.window_seconds(1), 1.2);
   for (int i = 0; i < 100; ++i) policy.window_took(1, 2.0);  // but a change is learned
-  EXPECT_NEAR(policy.window_seconds(1), 2.0, 0.01);
+  EXPECT_NEAR(policy.window_seconds(1), 2.0, 0.05);
 }
 
 TEST(DraftPolicy, StepsOfOtherNumbersOfSequencesCountWhereNoneIsMeasured) {

@@ -484,6 +484,12 @@ TEST(Wire, CountersSurviveTheWay) {
   EngineCounters counters;
   counters.running = 1;
   counters.generated_tokens = 1ull << 40;
+  counters.drafts.rounds = 11;
+  counters.drafts.drafted_at[14] = 12;
+  counters.drafts.accepted_at[0] = 13;
+  counters.cache.limit = 14;
+  counters.cache.disk_misses = 15;
+  counters.reserved_bytes = 16;
   counters.ngram_tables.resize(2);
   counters.ngram_tables[1].how = "mapped";
   counters.ngram_tables[1].rows.requested = 7;
@@ -497,6 +503,12 @@ TEST(Wire, CountersSurviveTheWay) {
   EXPECT_TRUE(reader.done());
   EXPECT_EQ(read.running, 1u);
   EXPECT_EQ(read.generated_tokens, 1ull << 40);
+  EXPECT_EQ(read.drafts.rounds, 11u);
+  EXPECT_EQ(read.drafts.drafted_at, counters.drafts.drafted_at);
+  EXPECT_EQ(read.drafts.accepted_at, counters.drafts.accepted_at);
+  EXPECT_EQ(read.cache.limit, 14u);
+  EXPECT_EQ(read.cache.disk_misses, 15u);
+  EXPECT_EQ(read.reserved_bytes, 16u);
   ASSERT_EQ(read.ngram_tables.size(), 2u);
   EXPECT_EQ(read.ngram_tables[1].how, "mapped");
   EXPECT_EQ(read.ngram_tables[1].rows.requested, 7u);

@@ -87,6 +87,105 @@ TEST_F(StatusTest, MetricsAreCountersThatAddUp) {
   }
 }
 
+TEST_F(StatusTest, DraftsAndCacheAreCounted) {
+  EngineCounters& counters = engine_->counters_;
+  counters.drafts.rounds = 50;
+  counters.drafts.drafted = 70;
+  counters.drafts.accepted = 45;
+  counters.drafts.drafted_at = {40, 30};
+  counters.drafts.accepted_at = {25, 20};
+  counters.cache = {600, 100, 7000, 8000, 3, 2, 900, 1000, 4, 1};
+  counters.reserved_bytes = 5000;
+  engine_->facts_.drafts = "auto, from mtp and lookup";
+  ServiceOptions options;
+  options.engine_settings = {{"drafts", "auto", "built-in"}, {"cache_ram", "2G", "flag"}};
+  serve_again(options);
+  engine_->script({{.text = "</think>\n\nHello", .cached = 2}});
+  chat("");
+  const std::string metrics = client().get("/metrics").body;
+  const auto prompt = engine_->request(0).prompt.size();
+  for (const std::string& line :
+       {std::string("strata_draft_rounds_total 50"),
+        std::string("strata_drafted_tokens_total 70"),
+        std::string("strata_accepted_tokens_total 45"),
+        std::string("strata_drafted_tokens_by_depth_total{depth=\"1\"} 40"),
+        std::string("strata_drafted_tokens_by_depth_total{depth=\"15\"} 0"),
+        std::string("strata_accepted_tokens_by_depth_total{depth=\"2\"} 20"),
+        std::string("vllm:spec_decode_num_drafts_total 40"),
+        std::string("vllm:spec_decode_num_draft_tokens_total 70"),
+        std::string("vllm:spec_decode_num_accepted_tokens_total 45"),
+        std::string("vllm:spec_decode_num_accepted_tokens_per_pos_total{position=\"0\"} 25"),
+        std::string("vllm:num_requests_running 0"),
+        std::string("vllm:num_requests_waiting 0"),
+        fmt::format("vllm:prefix_cache_queries_total {}", prompt),
+        std::string("vllm:prefix_cache_hits_total 2"),
+        std::string("strata_cache_bytes 7000"),
+        std::string("strata_cache_limit_bytes 8000"),
+        std::string("strata_cache_checkpoints 3"),
+        std::string("strata_cache_evicted_total 2"),
+        std::string("strata_cache_disk_bytes 900"),
+        std::string("strata_cache_disk_limit_bytes 1000"),
+        std::string("strata_cache_disk_checkpoints 4"),
+        std::string("strata_cache_disk_misses_total 1"),
+        std::string("strata_cache_disk_tokens_total 100"),
+        std::string("strata_reserved_bytes 5000")}) {
+    EXPECT_THAT(metrics, HasSubstr("\n" + line + "\n"));
+  }
+  const json::value status = client().get("/v1/status").json();
+  EXPECT_EQ(status.at("drafts"), json::parse(R"({"rounds":50,"drafted":70,"accepted":45,"by_depth":
+      [{"depth":1,"drafted":40,"accepted":25},{"depth":2,"drafted":30,"accepted":20}]})"));
+  EXPECT_EQ(status.at("cache").at("limit").to_number<int>(), 8000);
+  EXPECT_TRUE(status.at("capabilities").at("drafts").as_bool());
+  EXPECT_EQ(status.at("engine").at("settings"), json::parse(R"([
+      {"name":"drafts","value":"auto","source":"built-in"},
+      {"name":"cache_ram","value":"2G","source":"flag"}])"));
+  // They change the speed only: parity leaves them alone.
+  for (const json::value& entry : status.at("defaults").as_array())
+    EXPECT_NE(text_of(entry.at("name")), "drafts");
+}
+
+TEST_F(StatusTest, TellsWhoWaitsAndHowFarOthersAre) {
+  engine_->script({{.text = "word ", .pace = 2ms, .endless = true, .cached = 3},
+                   {.text = "word ", .wait = 10s, .ahead = {1}},
+                   {.text = "word ", .wait = 10s, .ahead = {0}}});
+  const std::string request =
+      "POST /v1/chat/completions HTTP/1.1\r\nContent-Length: " + std::to_string(body("").size()) +
+      "\r\n\r\n" + body("");
+  std::vector<RawClient> clients;
+  for (std::size_t i = 0; i < 3; ++i) {
+    clients.push_back(client());
+    clients.back().send(request);
+    while (engine_->requests() <= i) std::this_thread::sleep_for(1ms);
+  }
+  const auto seen = [&] {
+    const auto answers = service_->answers();
+    return answers.size() == 3 && answers[0].generated > 0 && answers[1].ahead == 1;
+  };
+  while (!seen()) std::this_thread::sleep_for(1ms);
+  const auto prompt = static_cast<std::int64_t>(engine_->request(0).prompt.size());
+  const json::value status = client().get("/v1/status").json().at("activity");
+  const json::value activity = client().get("/status").json();
+  for (const json::value& where : {status, activity}) {
+    const json::array& queue = where.at("queue").as_array();
+    ASSERT_EQ(queue.size(), 2u);
+    EXPECT_EQ(queue[0].at("ahead").as_int64(), 0);
+    EXPECT_EQ(queue[1].at("ahead").as_int64(), 1);
+    EXPECT_EQ(queue[1].at("prompt_tokens").as_int64(), prompt);
+    EXPECT_EQ(where.at("queued").as_int64(), 2);
+  }
+  EXPECT_EQ(activity.at("running").as_int64(), 1);
+  EXPECT_EQ(activity.at("prompt_read").as_int64(), prompt);
+  EXPECT_EQ(activity.at("cached_tokens").as_int64(), 3);
+  const json::array slots = client().get("/slots").json().as_array();
+  EXPECT_EQ(slots[0].at("n_prompt_tokens_cache").as_int64(), 3);
+  EXPECT_EQ(slots[0].at("n_prompt_tokens_processed").as_int64(), prompt);
+  EXPECT_FALSE(slots[0].at("speculative").as_bool());
+  EXPECT_FALSE(slots[1].at("is_processing").as_bool());
+  EXPECT_THAT(client().get("/metrics").body, HasSubstr("\nvllm:num_requests_waiting 2\n"));
+  for (RawClient& one : clients) one.close();
+  EXPECT_TRUE(idle_within(2s));
+}
+
 TEST_F(StatusTest, DefaultsHaveSources) {
   engine_->facts_.default_sampling.temperature = 0.7f;
   ServiceOptions options;
