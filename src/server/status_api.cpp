@@ -51,7 +51,7 @@ bool drafts_are_on(const EngineFacts& facts) {
   return !facts.drafts.empty() && facts.drafts != "off";
 }
 
-// Guesses and right ones at each depth, from 1 on, as far as there were any.
+// Guesses at each depth from 1 on, where those before were right, and right ones.
 json::array depths_json(const EngineCounters::Drafts& drafts) {
   json::array depths;
   for (std::size_t i = 0; i < kMaxDrafts && drafts.drafted_at[i] > 0; ++i) {
@@ -417,8 +417,8 @@ void add_drafts_and_cache(Metrics& metrics, const EngineCounters& engine) {
     metrics.family(name, "counter", help);
     for (std::size_t i = 0; i < kMaxDrafts; ++i) metrics.sample("depth", i + 1, counts[i]);
   };
-  by_depth("strata_drafted_tokens_by_depth_total", "Tokens guessed, by depth.",
-           engine.drafts.drafted_at);
+  by_depth("strata_drafted_tokens_by_depth_total",
+           "Tokens guessed where those before them were right.", engine.drafts.drafted_at);
   by_depth("strata_accepted_tokens_by_depth_total", "Of these, right.", engine.drafts.accepted_at);
   metrics.counter("strata_cache_disk_tokens_total", "Prompt tokens that came from the disk.",
                   engine.cache.disk_tokens);
