@@ -145,7 +145,9 @@ TEST_F(OpenAiTest, TellsHowMuchOfThePromptIsRead) {
 }
 
 TEST_F(OpenAiTest, TellsThePlaceInTheQueueAndWhatWasCached) {
-  engine_->script({{.text = "</think>\n\nHello", .wait = 120ms, .cached = 4, .ahead = {3, 1}}});
+  Script waits{.text = "</think>\n\nHello", .wait = 120ms, .cached = 4};
+  waits.ahead = {3, 1};
+  engine_->script({waits});
   const std::string body = chat(R"("stream":true,"return_progress":true)").body;
   std::vector<std::int64_t> queued, cached, processed;
   for (const json::value& chunk : joined(body).chunks) {
@@ -167,7 +169,9 @@ TEST_F(OpenAiTest, TellsThePlaceInTheQueueAndWhatWasCached) {
 }
 
 TEST_F(OpenAiTest, EveryDialectsSilentStreamTellsThePlaceInTheQueue) {
-  engine_->script({{.text = "</think>\n\nHello", .wait = 120ms, .ahead = {2, 0}}});
+  Script waits{.text = "</think>\n\nHello", .wait = 120ms};
+  waits.ahead = {2, 0};
+  engine_->script({waits});
   const std::string messages = R"("stream":true,"messages":)" + kHello;
   for (const auto& [path, members] :
        {std::pair{std::string(kChat), messages},

@@ -145,9 +145,11 @@ TEST_F(StatusTest, DraftsAndCacheAreCounted) {
 }
 
 TEST_F(StatusTest, TellsWhoWaitsAndHowFarOthersAre) {
-  engine_->script({{.text = "word ", .pace = 2ms, .endless = true, .cached = 3},
-                   {.text = "word ", .wait = 10s, .ahead = {1}},
-                   {.text = "word ", .wait = 10s, .ahead = {0}}});
+  const Script runs{.text = "word ", .pace = 2ms, .endless = true, .cached = 3};
+  Script second{.text = "word ", .wait = 10s}, first = second;
+  second.ahead = {1};
+  first.ahead = {0};
+  engine_->script({runs, second, first});
   const std::string request =
       "POST /v1/chat/completions HTTP/1.1\r\nContent-Length: " + std::to_string(body("").size()) +
       "\r\n\r\n" + body("");
