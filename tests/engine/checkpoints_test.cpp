@@ -77,8 +77,10 @@ TEST(Checkpoints, AreOrderedAndAGapApartWhateverThePrompt) {
     const auto size = static_cast<std::uint32_t>(random() % 400);
     std::vector<TokenId> tokens(size);
     for (TokenId& token : tokens) token = random() % 20 == 0 ? kTurn : 1;
-    const std::uint32_t from = size == 0 ? 0 : random() % size, gap = 1 + random() % 64;
-    const std::uint32_t every = random() % 100;
+    const auto below = [&](std::uint32_t end) {
+      return static_cast<std::uint32_t>(random() % end);
+    };
+    const std::uint32_t from = size == 0 ? 0 : below(size), gap = 1 + below(64), every = below(100);
     const CheckpointPlan plan = plan_checkpoints(tokens, from, kTurn, options(every, gap));
     std::uint32_t last = from;
     for (const std::uint32_t cut : plan.cuts) {

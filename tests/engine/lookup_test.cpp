@@ -71,12 +71,12 @@ TEST(Lookup, EqualsComparingAllPlacesAsTheTextGrows) {
   for (int text = 0; text < 60; ++text) {
     Lookup lookup;
     Tokens tokens;
-    const std::uint32_t alphabet = 2 + random() % 6;
+    const auto alphabet = static_cast<std::uint32_t>(2 + random() % 6);
     while (tokens.size() < 300) {
       const std::size_t more = 1 + random() % 40;
       for (std::size_t i = 0; i < more; ++i)
         tokens.push_back(static_cast<TokenId>(random() % alphabet));
-      const std::uint32_t most = random() % 16;
+      const auto most = static_cast<std::uint32_t>(random() % 16);
       const Lookup::Guess guess = lookup.guess(tokens, most),
                           expected = by_comparison(tokens, most);
       ASSERT_EQ(guess.tokens, expected.tokens) << text << " at " << tokens.size();
