@@ -58,7 +58,8 @@ TEST(DraftPolicy, StepsOfOtherNumbersOfSequencesCountWhereNoneIsMeasured) {
   EXPECT_DOUBLE_EQ(policy.step_seconds(64), 0.5);
 }
 
-// The plan is the depth of the least time a token, found here by its definition.
+// The plan is the depth of the least time a token, found here by its definition; none where little
+// would be gained.
 TEST(DraftPolicy, PlansTheDepthOfTheLeastTimeAToken) {
   std::mt19937 random(3);
   const auto uniform = [&] { return double(random()) / double(std::mt19937::max()); };
@@ -73,7 +74,8 @@ TEST(DraftPolicy, PlansTheDepthOfTheLeastTimeAToken) {
     DepthChances of;
     for (Chance& chance : of) chance.value = uniform();
     const auto most = static_cast<std::uint32_t>(random() % (kMaxDrafts + 1));
-    double least = window(sequences) / sequences;
+    const double alone = window(sequences) / sequences;
+    double least = alone;
     std::uint32_t depth = 0;
     for (std::uint32_t d = 1; d <= most; ++d) {
       double tokens = 1, reached = 1;
@@ -82,8 +84,13 @@ TEST(DraftPolicy, PlansTheDepthOfTheLeastTimeAToken) {
       if (each < least - 1e-12) least = each, depth = d;
     }
     const DraftPolicy::Plan plan = policy.plan(sequences, of, most);
-    EXPECT_EQ(plan.depth, depth) << trial;
-    EXPECT_NEAR(plan.token_seconds, least, 1e-9) << trial;
+    if (plan.depth == 0) {
+      EXPECT_GE(least, 0.9 * alone) << trial;
+      EXPECT_DOUBLE_EQ(plan.token_seconds, alone) << trial;
+    } else {
+      EXPECT_EQ(plan.depth, depth) << trial;
+      EXPECT_NEAR(plan.token_seconds, least, 1e-9) << trial;
+    }
     none |= plan.depth == 0;
     some |= plan.depth > 1;
   }

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -107,12 +109,22 @@ TEST(Trace, ALineARoundWithTheFieldsOfItsDocumentation) {
 }
 
 TEST(Trace, WhatWasSaidStandsThereAfterFlush) {
-  MemoryFileSystem files;
-  auto trace = Trace::open(files, "trace.jsonl");
-  ASSERT_TRUE(trace);
-  (*trace)->round({1, 0, 0, 0, 0, 0});
-  (*trace)->flush();
-  EXPECT_EQ(lines_of(files, "trace.jsonl").size(), 1u);
+  std::string folder = std::filesystem::temp_directory_path() / "strata-trace-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/trace.jsonl";
+  {
+    auto trace = Trace::open(real_files(), path);
+    ASSERT_TRUE(trace);
+    (*trace)->round({1, 0, 0, 0, 0, 0});
+    (*trace)->flush();
+    std::size_t lines = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      std::ifstream in(entry.path());
+      for (std::string line; std::getline(in, line);) ++lines;
+    }
+    EXPECT_EQ(lines, 1u);
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Trace, AFullDiskEndsTheTraceAndNothingElse) {
