@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/json.h"
+
 namespace strata::chat {
 
 namespace {
@@ -40,8 +42,12 @@ void drop_cut_character(std::string& text) {
 }  // namespace
 
 CallReader::CallReader(const ToolTypes& types, std::size_t first_index,
-                       std::function<std::string()> new_id)
-    : types_(types), index_(first_index), new_id_(std::move(new_id)) {}
+                       std::function<std::string()> new_id, const Options& options)
+    : types_(types),
+      index_(first_index),
+      new_id_(std::move(new_id)),
+      options_(options),
+      must_declare_(options.bare) {}
 
 std::size_t CallReader::feed(std::string_view text) {
   std::size_t taken = 0;
@@ -61,6 +67,8 @@ void CallReader::step(char c) {
   switch (state_) {
     case State::opening:
       return step_opening(c);
+    case State::json:
+      return step_json(c);
     case State::name:
       return step_name(c);
     case State::named:
@@ -78,13 +86,59 @@ void CallReader::step(char c) {
 
 void CallReader::step_opening(char c) {
   if (pending_.empty() && is_blank(c)) return;
+  if (options_.recover && pending_.empty() && c == '{') {
+    state_ = State::json;
+    return step_json(c);
+  }
   pending_ += c;
-  if (!kFunction.starts_with(pending_)) return break_off();
-  if (pending_ != kFunction) return;
+  if (options_.recover && pending_ == kParameter) {
+    must_declare_ = true;
+  } else if (pending_ != kFunction) {
+    const bool opens =
+        kFunction.starts_with(pending_) || (options_.recover && kParameter.starts_with(pending_));
+    if (!opens) break_off();
+    return;
+  }
   pending_.clear();
-  call_ = {};
-  arguments_ = {};
   state_ = State::name;
+}
+
+void CallReader::step_json(char c) {
+  pending_ += c;
+  if (in_string_) {
+    if (c == '"' && !escaped_) in_string_ = false;
+    escaped_ = c == '\\' && !escaped_;
+    return;
+  }
+  if (c == '"') in_string_ = true;
+  if (c == '{' || c == '[') ++depth_;
+  if (c == '}' || c == ']') --depth_;
+  if (depth_ == 0 && !take_json()) break_off();
+}
+
+// The call that the JSON is; false if it is none.
+bool CallReader::take_json() {
+  namespace json = boost::json;
+  auto parsed = parse_json(std::exchange(pending_, {}), "the call");
+  json::object* call = parsed ? parsed->if_object() : nullptr;
+  const json::value* name = call ? call->if_contains("name") : nullptr;
+  if (!name || !name->is_string() || !types_.declares(name->get_string())) return false;
+  json::value* given = call->if_contains("arguments");
+  if (!given) given = call->if_contains("parameters");
+  json::value arguments = given ? std::move(*given) : json::object();
+  if (const json::string* text = arguments.if_string()) {
+    auto inner = parse_json(*text, "the arguments");
+    if (!inner) return false;
+    arguments = std::move(*inner);
+  }
+  if (!arguments.is_object()) return false;
+  call_.name = name->get_string();
+  arguments_ = std::move(arguments.get_object());
+  announce();
+  const std::string text = arguments_text(arguments_);
+  emit(text.substr(1, text.size() - 2));
+  finish_function();
+  return true;
 }
 
 void CallReader::step_name(char c) {
@@ -95,6 +149,7 @@ void CallReader::step_name(char c) {
   }
   call_.name = trim(call_.name);
   if (call_.name.empty() || call_.name.find('\n') != std::string::npos) return break_off();
+  if (must_declare_ && !types_.declares(call_.name)) return break_off();
   if (call_.name == kEnvelope && !types_.declares(kEnvelope)) return break_off();
   state_ = State::named;
 }
@@ -249,6 +304,7 @@ void CallReader::step_after(char c) {
   } else if (pending_ == kFunction) {
     raw_ = std::exchange(pending_, {});
     call_ = {};
+    must_declare_ = false;
     status_ = Status::undecided;
     state_ = State::name;
   } else if (!kCallEnd.starts_with(pending_) && !kFunction.starts_with(pending_)) {

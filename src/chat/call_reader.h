@@ -10,6 +10,10 @@
 // each end of a value is dropped. Of a repeated parameter the first value stays. A line break ends
 // a parameter's name whose '>' is missing. A call of "tool_call" itself, where no tool has that
 // name, is an envelope that the model made up: prose.
+//
+// Leniency, where it is asked for (`recover`), reads two more shapes of calls of declared tools:
+// <parameter=NAME> in place of <function=NAME>, and JSON, {"name": ..., "arguments": {...}}, where
+// "parameters" is as good and the arguments may be JSON in a string.
 #pragma once
 
 #include <boost/json.hpp>
@@ -34,8 +38,13 @@ class CallReader {
     broken,  // not a call
   };
 
+  struct Options {
+    bool recover = false;
+    bool bare = false;  // <tool_call> is missing: the tool must be declared
+  };
   // `new_id` gives ids for calls; the first call of this block has index `first_index`.
-  CallReader(const ToolTypes& types, std::size_t first_index, std::function<std::string()> new_id);
+  CallReader(const ToolTypes& types, std::size_t first_index, std::function<std::string()> new_id,
+             const Options& options);
 
   // Most text that is held back undecided: in front of a call's announcement, and white space
   // behind a possible end of a value. More of it decides for prose and for the value.
@@ -60,10 +69,12 @@ class CallReader {
   const std::string& name() const { return call_.name; }
 
  private:
-  enum class State { opening, name, named, parameter_name, value, value_end, after };
+  enum class State { opening, json, name, named, parameter_name, value, value_end, after };
 
   void step(char c);
   void step_opening(char c);
+  void step_json(char c);
+  bool take_json();
   void step_name(char c);
   void step_named(char c);
   void step_parameter_name(char c);
@@ -84,11 +95,16 @@ class CallReader {
   const ToolTypes& types_;
   std::size_t index_;
   std::function<std::string()> new_id_;
+  Options options_;
+  bool must_declare_ = false;
   bool fresh_ = true;
   State state_ = State::opening;
   Status status_ = Status::undecided;
   std::string raw_;
-  std::string pending_;  // the possible beginning of a tag
+  std::string pending_;     // the possible beginning of a tag, or JSON
+  std::size_t depth_ = 0;   // open brackets of the JSON
+  bool in_string_ = false;  // of the JSON
+  bool escaped_ = false;
   ToolCall call_;
   boost::json::object arguments_;
   std::string parameter_;

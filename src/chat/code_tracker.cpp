@@ -27,11 +27,12 @@ void CodeTracker::step(char c) {
     run_char_ = c;
     run_ = 1;
     run_starts_line_ = fence_ > 0 ? only_quoted_ : line_start_;
-    line_start_ = only_quoted_ = false;
+    line_start_ = only_quoted_ = only_blanks_ = false;
     return;
   }
   const bool blank = c == ' ' || c == '\t' || c == '\r';
   fence_close_ = fence_close_ && blank;
+  only_blanks_ = only_blanks_ && blank;
   only_quoted_ = only_quoted_ && kQuoteMarks.find(c) != std::string_view::npos;
   line_start_ = line_start_ && kLineMarks.find(c) != std::string_view::npos;
 }
@@ -59,7 +60,7 @@ void CodeTracker::end_line() {
   if (fence_close_) fence_ = 0;
   fence_line_ = fence_close_ = false;
   span_ = 0;
-  line_start_ = only_quoted_ = true;
+  line_start_ = only_quoted_ = only_blanks_ = true;
   escaped_ = false;
 }
 

@@ -15,6 +15,8 @@ class CodeTracker {
  public:
   void feed(std::string_view text);
   bool in_code() const;
+  // Nothing but blanks stands in the line so far.
+  bool at_line_start() const { return only_blanks_; }
   void reset() { *this = {}; }
 
  private:
@@ -33,7 +35,8 @@ class CodeTracker {
   char run_char_ = 0;
   std::size_t run_ = 0;  // marks in a row at the end of the text
   bool run_starts_line_ = false;
-  bool line_start_ = true;   // only marks of quotes and lists so far
+  bool line_start_ = true;  // only marks of quotes and lists so far
+  bool only_blanks_ = true;
   bool only_quoted_ = true;  // only blanks and '>' so far
   bool escaped_ = false;     // behind a backslash
 };

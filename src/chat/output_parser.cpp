@@ -7,7 +7,8 @@ namespace strata::chat {
 
 namespace {
 
-constexpr std::string_view kLiterals[] = {"<think>", "</think>", "<tool_call>", "</tool_call>"};
+constexpr std::string_view kLiterals[] = {"<think>", "</think>", "<tool_call>", "</tool_call>",
+                                          "<function="};
 constexpr std::string_view kSpaces = " \t\r\n";
 constexpr std::string_view kQuotationMarks = "\"'`";
 
@@ -27,7 +28,8 @@ OutputParser::OutputParser(const Tokenizer& tokenizer, ParserOptions options)
   std::random_device device;
   std::seed_seq seed{device(), device(), device(), device()};
   random_.seed(seed);
-  for (std::size_t i = 0; i < kMarkers; ++i) {
+  markers_ = options_.recover_calls && options_.parse_calls ? kMarkers : kMarkers - 1;
+  for (std::size_t i = 0; i < markers_; ++i) {
     ids_[i] = tokenizer.special(kLiterals[i]);
     text_markers_ = text_markers_ || !ids_[i];
   }
@@ -45,7 +47,7 @@ std::string OutputParser::new_id() {
 }
 
 std::vector<OutputEvent> OutputParser::feed(TokenId id) {
-  for (std::size_t i = 0; i < kMarkers; ++i) {
+  for (std::size_t i = 0; i < markers_; ++i) {
     if (ids_[i] != id) continue;
     take_text(utf8_.flush());
     if (state_ != State::call) {
@@ -64,7 +66,7 @@ std::vector<OutputEvent> OutputParser::feed(TokenId id) {
 std::optional<std::pair<std::size_t, OutputParser::Marker>> OutputParser::find_marker(
     std::string_view text) const {
   std::optional<std::pair<std::size_t, Marker>> first;
-  for (std::size_t i = 0; i < kMarkers; ++i) {
+  for (std::size_t i = 0; i < markers_; ++i) {
     if (ids_[i]) continue;
     const std::size_t at = text.find(kLiterals[i]);
     if (at != std::string_view::npos && (!first || at < first->first)) {
@@ -77,7 +79,7 @@ std::optional<std::pair<std::size_t, OutputParser::Marker>> OutputParser::find_m
 // Bytes at the end of `text` that may become a marker.
 std::size_t OutputParser::unfinished_marker(std::string_view text) const {
   std::size_t longest = 0;
-  for (std::size_t i = 0; i < kMarkers; ++i) {
+  for (std::size_t i = 0; i < markers_; ++i) {
     if (ids_[i]) continue;
     for (std::size_t held = std::min(kLiterals[i].size() - 1, text.size()); held > longest;
          --held) {
@@ -87,8 +89,15 @@ std::size_t OutputParser::unfinished_marker(std::string_view text) const {
   return longest;
 }
 
-// Without tokens of their own, markers may be quoted: "the </think>" ends nothing.
+// Without tokens of their own, markers may be quoted: "the </think>" ends nothing. A function
+// counts at the start of a line of the answer.
 OutputParser::Quoted OutputParser::quoted(std::size_t at, Marker marker) const {
+  if (marker == Marker::function) {
+    CodeTracker code = content_.code;
+    code.feed(std::string_view(pending_).substr(0, at));
+    const bool counts = state_ == State::content && code.at_line_start() && !code.in_code();
+    return counts ? Quoted::no : Quoted::yes;
+  }
   if (marker != Marker::think_end || state_ != State::thinking) return Quoted::no;
   const char before = at > 0 ? pending_[at - 1] : last_;
   if (before == 0 || kQuotationMarks.find(before) == std::string_view::npos) return Quoted::no;
@@ -219,7 +228,7 @@ void OutputParser::take_thinking_marker(Marker marker) {
              !thinking_.code.in_code()) {
     call_in_thinking_ = true;
     held_text_ += literal(Marker::call);
-    open_call();
+    open_call(false);
   } else if (marker != Marker::think || thinking_.started) {
     put_thinking(literal(marker));
   }
@@ -229,8 +238,11 @@ void OutputParser::take_content_marker(Marker marker) {
   const bool opens = marker == Marker::call || marker == Marker::think;
   const bool text =
       opens && ((marker == Marker::call && !options_.parse_calls) || content_.code.in_code());
-  if (marker == Marker::call && !text) {
-    open_call();
+  if (marker == Marker::function) {
+    pending_.insert(0, literal(marker));
+    open_call(true);
+  } else if (marker == Marker::call && !text) {
+    open_call(false);
   } else if (marker == Marker::think && !text) {
     restart(content_);
     state_ = State::thinking;
@@ -241,9 +253,11 @@ void OutputParser::take_content_marker(Marker marker) {
 
 // --- calls ---
 
-void OutputParser::open_call() {
-  reader_.emplace(types_, message_.tool_calls.size() + held_calls_.size(),
-                  [this] { return new_id(); });
+void OutputParser::open_call(bool bare) {
+  bare_ = bare;
+  reader_.emplace(
+      types_, message_.tool_calls.size() + held_calls_.size(), [this] { return new_id(); },
+      CallReader::Options{options_.recover_calls, bare});
   state_ = State::call;
 }
 
@@ -270,8 +284,13 @@ void OutputParser::after_call_text() {
 // The block outside of thinking was no call (any more): its text is the answer's. What stands
 // behind the opener is looked at again.
 void OutputParser::break_call() {
-  if (reader_->fresh()) put(content_, literal(Marker::call));
-  pending_.insert(0, reader_->raw());
+  std::string_view again = reader_->raw();
+  if (reader_->fresh()) {
+    const std::string_view opener = literal(bare_ ? Marker::function : Marker::call);
+    put(content_, opener);
+    if (bare_) again.remove_prefix(std::min(opener.size(), again.size()));
+  }
+  pending_.insert(0, again);
   reader_.reset();
   state_ = State::content;
 }

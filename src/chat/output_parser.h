@@ -47,6 +47,9 @@ struct ParserOptions {
   boost::json::array tools;         // as in Conversation; types of arguments are taken from here
   std::string call_id_prefix = "call_";  // ids are prefix + 24 random letters and digits
   bool parse_calls = true;  // false: no tools were offered, so what looks like a call is text
+  // Calls of declared tools count also in other shapes than the family's: those of call_reader.h,
+  // and without <tool_call>, where <function=NAME> starts a line of the answer outside of code.
+  bool recover_calls = false;
 };
 
 class OutputParser {
@@ -75,8 +78,8 @@ class OutputParser {
   static constexpr std::size_t kMaxHeld = CallReader::kMaxHeld;
 
   enum class State { thinking, content, call };
-  enum class Marker { think, think_end, call, call_end };
-  static constexpr std::size_t kMarkers = 4;
+  enum class Marker { think, think_end, call, call_end, function };
+  static constexpr std::size_t kMarkers = 5;  // the last one only with recover_calls
 
   // Thinking or answer text on its way out: knows which white space to drop.
   struct Channel {
@@ -99,7 +102,7 @@ class OutputParser {
   }
   void restart(Channel& channel);
   bool at_line_start() const;
-  void open_call();
+  void open_call(bool bare);
   void after_call_text();
   void break_call();
   std::string leave_call();
@@ -117,6 +120,7 @@ class OutputParser {
   ParserOptions options_;
   ToolTypes types_;
   std::optional<TokenId> ids_[kMarkers];
+  std::size_t markers_ = 0;    // that count
   bool text_markers_ = false;  // some marker is no token of the vocabulary
   std::mt19937_64 random_;
   Message message_;
@@ -128,6 +132,7 @@ class OutputParser {
   Channel content_{OutputEvent::Kind::content, message_.content};
 
   std::optional<CallReader> reader_;  // in state call
+  bool bare_ = false;                 // it has no <tool_call>
   bool call_in_thinking_ = false;
   std::string held_text_;  // of calls inside thinking, as written
   std::vector<OutputEvent> held_events_;

@@ -19,7 +19,7 @@ ParserOptions options_of(const Specimen& specimen) {
   if (specimen.tools == Specimen::Tools::with_envelope) {
     tools.push_back(json::parse(kEnvelopeTool));
   }
-  return {specimen.thinking, tools, "call_"};
+  return {specimen.thinking, tools, "call_", true, specimen.recover};
 }
 
 void check(const Specimen& specimen, const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
@@ -94,7 +94,7 @@ TEST(SpecimenCategories, HaveEnoughOfEach) {
   std::map<std::string_view, int> counts;
   for (const Specimen& specimen : specimens()) ++counts[specimen.category];
   for (const std::string_view category :
-       {"act", "rescue", "mention", "cut", "miss", "same", "types"}) {
+       {"act", "rescue", "mention", "cut", "miss", "recover", "same", "types"}) {
     EXPECT_GE(counts[category], 5) << category;
   }
   EXPECT_EQ(counts["envelope"], 3);

@@ -259,7 +259,7 @@ void write_answers() {
       }
     }
     const char setup = static_cast<char>((specimen.thinking ? 1 : 0) | (specimen.complete ? 0 : 4) |
-                                         (number % 3 == 0 ? 8 : 0));
+                                         (specimen.recover ? 32 : 0) | (number % 3 == 0 ? 8 : 0));
     put("fuzz_chat_output", std::to_string(number++), std::string{setup, '\x05'} + text);
   }
 }
