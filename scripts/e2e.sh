@@ -17,10 +17,12 @@ case "${1:-}" in
     echo blackbox
     echo lifecycle
     echo idle
+    echo soak
     echo evaluation
     if [[ "${2:-0}" == 1 ]]; then
       echo a-hundred-faults
       echo load
+      echo soak-long
     else
       echo faults
     fi
@@ -35,6 +37,8 @@ case "${1:-}" in
   a-hundred-faults) exec node tests/e2e/faults.mjs 100 ;;
   load) exec node tests/e2e/load.mjs ;;
   idle) exec node tests/e2e/idle.mjs ;;
+  soak) exec node tests/e2e/soak.mjs 30 ;;
+  soak-long) exec node tests/e2e/soak.mjs 180 ;;
   # at least 175 of the 200 prompts, and 42 of the 44 tool calls
   evaluation) exec node tests/e2e/eval.mjs --min 87.5 --min-tools 95.4 ;;
   *)
