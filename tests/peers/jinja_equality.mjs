@@ -7,7 +7,7 @@ import { Template } from '@huggingface/jinja';
 // npm's package refuses what Jinja2 renders: by its message.
 const LACKS = [
   ['filters on strings', /^Unknown StringValue filter: (d|e|truncate|selectattr)\b/],
-  ['filters on lists', /^Unknown ArrayValue filter: (groupby|reject|trim|upper)\b/],
+  ['filters on lists', /^Unknown ArrayValue filter: (groupby|reject|select|trim|upper)\b/],
   ['string of a dict', /^Unknown ObjectValue filter: string/],
   ['filters on nothing and on what is undefined', /^Cannot apply filter "\w+" to type/],
   ['repetition and % of strings', /^Unknown operator "[*%]" between StringValue/],
