@@ -11,6 +11,7 @@ struct ChatTemplate::State {
   std::string source;
   TemplateTokens tokens;
   jinja::Template compiled;
+  bool reads_reasoning = false;  // of messages; else think blocks stand in their content
 };
 
 namespace {
@@ -42,12 +43,53 @@ Value tool_call_value(jinja::Budget& budget, const ToolCall& call) {
   return jinja::make_dict(budget, std::move(dict));
 }
 
-Value message_value(jinja::Budget& budget, const Message& message) {
+constexpr std::string_view kThink = "<think>";
+constexpr std::string_view kThinkEnd = "</think>";
+
+std::string_view trim(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
+}
+
+// An answer that starts with a whole think block, as clients send it back that know no other place
+// for thinking. The block goes where the template looks for it, or is what it was when the model
+// wrote it.
+void set_content_with_block(Dict& dict, std::string_view content, bool reads_reasoning) {
+  const std::size_t begin = content.find(kThink) + kThink.size();
+  const std::size_t end = content.find(kThinkEnd);
+  const std::string_view thought = content.substr(begin, end - begin);
+  const std::string_view rest = content.substr(end + kThinkEnd.size());
+  if (reads_reasoning) {
+    dict.set(Value::trusted("content"), foreign(trim(rest)));
+    if (!trim(thought).empty()) {
+      dict.set(Value::trusted("reasoning_content"), foreign(trim(thought)));
+    }
+    return;
+  }
+  jinja::Text text(std::string(kThink), true);
+  text.append(thought, false);
+  text.append(kThinkEnd, true);
+  text.append(rest, false);
+  dict.set(Value::trusted("content"), Value(std::move(text)));
+}
+
+bool starts_with_block(const Message& message) {
+  return message.role == "assistant" && message.reasoning_content.empty() &&
+         trim(message.content).starts_with(kThink) &&
+         message.content.find(kThinkEnd) != std::string::npos;
+}
+
+Value message_value(jinja::Budget& budget, const Message& message, bool reads_reasoning) {
   Dict dict;
   // Some templates build markers out of roles ("<|" + role + "|>"), so the known ones are trusted.
   const bool known = std::ranges::find(kRoles, message.role) != std::end(kRoles);
   dict.set(Value::trusted("role"), known ? Value::trusted(message.role) : foreign(message.role));
-  dict.set(Value::trusted("content"), foreign(message.content));
+  if (starts_with_block(message)) {
+    set_content_with_block(dict, message.content, reads_reasoning);
+  } else {
+    dict.set(Value::trusted("content"), foreign(message.content));
+  }
   if (!message.reasoning_content.empty()) {
     dict.set(Value::trusted("reasoning_content"), foreign(message.reasoning_content));
   }
@@ -65,7 +107,8 @@ Value message_value(jinja::Budget& budget, const Message& message) {
   return jinja::make_dict(budget, std::move(dict));
 }
 
-Result<Variables> make_variables(const Conversation& conversation, const TemplateTokens& tokens) {
+Result<Variables> make_variables(const Conversation& conversation, const TemplateTokens& tokens,
+                                 bool reads_reasoning) {
   Variables variables;
   for (const auto& [name, value] : conversation.template_arguments) {
     if (std::ranges::find(kReserved, std::string_view(name)) != std::end(kReserved)) {
@@ -80,7 +123,7 @@ Result<Variables> make_variables(const Conversation& conversation, const Templat
     std::vector<Value> messages;
     messages.reserve(conversation.messages.size());
     for (const Message& message : conversation.messages) {
-      messages.push_back(message_value(budget, message));
+      messages.push_back(message_value(budget, message, reads_reasoning));
     }
     variables.emplace_back("messages", list_of(budget, std::move(messages)));
   } catch (const jinja::Failure& failure) {
@@ -119,11 +162,13 @@ ChatTemplate::~ChatTemplate() = default;
 Result<ChatTemplate> ChatTemplate::compile(std::string_view source, TemplateTokens tokens) {
   STRATA_ASSIGN(auto compiled, jinja::Template::parse(source));
   return ChatTemplate(std::make_unique<const State>(
-      State{std::string(source), std::move(tokens), std::move(compiled)}));
+      State{std::string(source), std::move(tokens), std::move(compiled),
+            source.find("reasoning_content") != std::string_view::npos}));
 }
 
 Result<std::vector<Segment>> ChatTemplate::render(const Conversation& conversation) const {
-  STRATA_ASSIGN(const Variables variables, make_variables(conversation, state_->tokens));
+  STRATA_ASSIGN(const Variables variables,
+                make_variables(conversation, state_->tokens, state_->reads_reasoning));
   STRATA_ASSIGN(const jinja::Text text, state_->compiled.render(variables));
   return segments_of(text);
 }

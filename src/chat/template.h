@@ -44,6 +44,10 @@ class ChatTemplate {
   // `invalid_argument`. Of a message it sees role and content, and reasoning_content, tool_calls
   // (OpenAI's form, arguments as an object) and tool_call_id where they are not empty. Neighbouring
   // segments differ in trust.
+  //
+  // An assistant's content that starts with a whole <think> block (and has no reasoning_content) is
+  // thinking sent back in the only place some clients have for it: it becomes reasoning_content if
+  // the template knows that word; else its two tags are trusted. All other text stays plain.
   Result<std::vector<Segment>> render(const Conversation& conversation) const;
   const std::string& source() const;
 

@@ -78,6 +78,38 @@ TEST(Template, ControlTokensSpelledOutByUsersStayText) {
   EXPECT_EQ(demo_tokenizer().decode(ids), join(*segments).text);
 }
 
+TEST(Template, AWholeThinkBlockInAnAnswerIsThinking) {
+  const std::string written = "\n<think>\nHm </think-ing>.\n</think>\n\nYes. <think>";
+  Conversation conversation = one_turn("q");
+  conversation.messages.push_back({"assistant", written, "", {}, ""});
+  conversation.messages.push_back({"user", written, "", {}, ""});
+  Conversation apart = conversation;
+  apart.messages[1].content = "Yes. <think>";
+  apart.messages[1].reasoning_content = "Hm </think-ing>.";
+  const auto segments = demo_template().render(conversation);
+  ASSERT_TRUE(segments.has_value());
+  EXPECT_EQ(*segments, *demo_template().render(apart));
+
+  // A template that has no place of its own for thinking.
+  const auto bare = ChatTemplate::compile("{% for m in messages %}[{{ m.content }}]{% endfor %}");
+  conversation.messages.erase(conversation.messages.begin());
+  EXPECT_THAT(*bare->render(conversation),
+              ElementsAre(Segment{"[<think>", true}, Segment{"\nHm </think-ing>.\n", false},
+                          Segment{"</think>", true}, Segment{"\n\nYes. <think>", false},
+                          Segment{"][", true}, Segment{written, false}, Segment{"]", true}));
+  // No whole block, not at the start, or thinking in its own place: text.
+  for (const Message& message : {Message{"assistant", "<think>\nHm", "", {}, ""},
+                                 Message{"assistant", "So <think>x</think>", "", {}, ""},
+                                 Message{"assistant", "<think>x</think>", "own", {}, ""},
+                                 Message{"assistant", "</think> <think>", "", {}, ""}}) {
+    Conversation plain;
+    plain.messages = {message};
+    EXPECT_THAT(
+        *bare->render(plain),
+        ElementsAre(Segment{"[", true}, Segment{message.content, false}, Segment{"]", true}));
+  }
+}
+
 TEST(Template, TextBetweenSpecialsIsOneRunWhateverItsOrigin) {
   const Tokenizer& tokenizer = demo_tokenizer();
   const std::string text = "user\nHello there, world and 12345 things";
