@@ -61,12 +61,9 @@ void Drafter::guess(std::span<Job* const> jobs) {
   catch_up();
   std::vector<Chain*> open;
   for (Chain& chain : chains_) open.push_back(&chain);
-  const double start = monotonic_seconds();
   while (!open.empty() && step(open))
     std::erase_if(
         open, [](const Chain* chain) { return chain->job->guesses.tokens.size() >= chain->depth; });
-  const double seconds = monotonic_seconds() - start;
-  for (const Chain& chain : chains_) chain.job->guesses.seconds = seconds;
 }
 
 // So that the steps cost what they usually cost.

@@ -28,7 +28,6 @@ class Drafter {
   // Times of a round that only decodes: of its window of so many rows, and as a whole.
   void round_took(std::uint32_t rows, double window_seconds, std::uint32_t sequences,
                   std::uint32_t tokens, double seconds, bool trial);
-  const DraftPolicy& policy() const { return policy_; }
   bool may_draft() const { return options_.depth != 0u; }
   // Seconds of the last guess() that no guess is to blame for: the draft block's cells of tokens
   // read long before.

@@ -20,7 +20,6 @@ struct Guesses {
   std::vector<TokenId> tokens;
   std::vector<GuessKind> kinds;  // of each
   bool trial = false;            // although it does not seem to pay
-  double seconds = 0;            // the guessing took, for all sequences of the round
 };
 
 struct Job {
