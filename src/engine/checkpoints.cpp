@@ -30,7 +30,7 @@ CheckpointPlan plan_checkpoints(std::span<const TokenId> prompt, std::uint32_t f
 
   std::uint64_t last = from;
   for (const std::uint32_t at : wanted) {
-    if (at < last + options.gap || at + options.gap > size - plan.tail || at <= from) continue;
+    if (at < last + options.gap || at >= size - plan.tail || at <= from) continue;
     plan.cuts.push_back(at);
     last = at;
   }

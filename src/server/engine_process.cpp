@@ -135,6 +135,7 @@ class Supervisor final : public EngineProcess {
   Status wait_until_ready();
   Status accept_facts(EngineFacts facts);
   void supervise();
+  void keep_running();
   std::string run_engine();  // until it dies or is not wanted any more; why
   std::string pump(milliseconds patience, const std::function<bool(const Frame&)>& until);
   std::string take(const Frame& frame);
@@ -223,7 +224,9 @@ Status Supervisor::spawn() {
       dup2(theirs.get(), kChildSocket);
     }
     close_range(kChildSocket + 1, ~0u, 0);
-    signal(SIGINT, SIG_IGN);  // Ctrl-C is the server's to answer
+    // What is sent to the whole group is the server's to answer: it lets answers end first.
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
     // When memory runs out, the engine goes and the server stays to say so.
     if (const int score = ::open("/proc/self/oom_score_adj", O_WRONLY); score >= 0) {
       [[maybe_unused]] const auto written = write(score, "500", 3);
@@ -693,7 +696,14 @@ bool Supervisor::start_again() {
   return true;
 }
 
+// The thread that started a process also ends it: the system kills a child when the thread that
+// made it is gone.
 void Supervisor::supervise() {
+  keep_running();
+  quit_and_reap();
+}
+
+void Supervisor::keep_running() {
   do {
     answered_ = false;
     std::string reason = run_engine();

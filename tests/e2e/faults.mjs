@@ -294,7 +294,8 @@ for (const [name, total] of Object.entries(totals)) {
   console.log(`      ${name}: ${total.rounds} times, ${total.whole} answers whole, ${total.failed} ended with an error`);
 }
 await checks.run('nothing is left open', async () => {
-  await sleep(500);
+  // This client keeps its idle connections for some seconds.
+  for (let i = 0; descriptors() > open + 8 && i < 100; i += 1) await sleep(200);
   assert.ok(descriptors() <= open + 8, `${descriptors()} descriptors, ${open} before`);
 });
 

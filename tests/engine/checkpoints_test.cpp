@@ -30,6 +30,16 @@ CacheOptions options(std::uint32_t every, std::uint32_t gap) {
   return made;
 }
 
+// What many short questions share is worth a checkpoint although little follows it.
+TEST(Checkpoints, TheEndOfASystemPromptBeforeAShortQuestion) {
+  std::vector<TokenId> prompt(200, 1);
+  prompt[0] = kTurn;
+  prompt.insert(prompt.end(), {kTurn, 5, 6, 7, kTurn, 8, 9});
+  const CheckpointPlan plan = plan_checkpoints(prompt, 0, kTurn, options(0, 32));
+  EXPECT_EQ(plan.cuts, std::vector<std::uint32_t>{200});
+  EXPECT_EQ(plan.tail, 0u);  // too close to be worth another
+}
+
 TEST(Checkpoints, AfterTheSystemPromptAtTheLastQuestionAndBeforeTheAnswer) {
   // System, three turns, and the opening of the answer.
   const auto tokens = prompt(405, {0, 100, 200, 300, 400});
