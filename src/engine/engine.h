@@ -185,7 +185,7 @@ struct CacheOptions {
   std::string folder;  // where they survive a restart; empty: nowhere
   std::uint64_t disk_bytes = std::uint64_t{16} << 30;
   std::uint32_t every = 4096;  // prompt tokens between checkpoints, beside those at turns
-  std::uint32_t gap = 32;       // fewest tokens that a checkpoint must save
+  std::uint32_t gap = 32;      // fewest tokens that a checkpoint must save
 };
 
 struct EngineOptions {
