@@ -2,7 +2,6 @@
 // Internal to the engine.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>

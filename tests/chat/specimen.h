@@ -60,4 +60,14 @@ inline constexpr std::string_view kEnvelopeTool = R"json(
   {"type": "function", "function": {"name": "tool_call", "parameters": {"type": "object",
     "properties": {"calls": {"type": "array"}}}}})json";
 
+// Parts that many specimens have; specimens.h ends them.
+#define STRATA_OSLO                                                                          \
+  "<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n</function>\n" \
+  "</tool_call>"
+#define STRATA_OSLO_CALL R"(get_weather {"city":"Oslo"})"
+#define STRATA_SEARCH(name, value)                               \
+  "<tool_call>\n<function=search>\n<parameter=" name ">\n" value \
+  "\n</parameter>\n</function>\n"                                \
+  "</tool_call>"
+
 }  // namespace strata::chat

@@ -16,3 +16,7 @@ inline const std::vector<Specimen>& specimens() {
 }
 
 }  // namespace strata::chat
+
+#undef STRATA_OSLO
+#undef STRATA_OSLO_CALL
+#undef STRATA_SEARCH

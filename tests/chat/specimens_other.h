@@ -5,16 +5,6 @@
 
 namespace strata::chat {
 
-// Parts that many specimens have.
-#define STRATA_OSLO                                                                          \
-  "<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n</function>\n" \
-  "</tool_call>"
-#define STRATA_OSLO_CALL R"(get_weather {"city":"Oslo"})"
-#define STRATA_SEARCH(name, value)                               \
-  "<tool_call>\n<function=search>\n<parameter=" name ">\n" value \
-  "\n</parameter>\n</function>\n"                                \
-  "</tool_call>"
-
 inline std::vector<Specimen> other_specimens() {
   using Tools = Specimen::Tools;
   using Markers = Specimen::Markers;
@@ -429,9 +419,5 @@ inline std::vector<Specimen> other_specimens() {
        {R"(search {"tags":"[1, "})"}},
   };
 }
-
-#undef STRATA_OSLO
-#undef STRATA_OSLO_CALL
-#undef STRATA_SEARCH
 
 }  // namespace strata::chat
