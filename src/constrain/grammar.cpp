@@ -16,8 +16,7 @@ void Grammar::refuse(Error error) {
 
 Grammar::Expr Grammar::add(Node node) {
   if (nodes_.size() >= kMaxNodes) {
-    if (status_)
-      status_ = fail(ErrorCode::exhausted, "the grammar has more than {} parts", kMaxNodes);
+    refuse({ErrorCode::exhausted, fmt::format("the grammar has more than {} parts", kMaxNodes)});
     return Expr{0};
   }
   nodes_.push_back(node);

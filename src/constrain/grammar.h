@@ -57,7 +57,7 @@ class Grammar {
     Kind kind = Kind::sequence;
     std::uint32_t first = 0, count = 0;  // in parts(), tokens() or regulars(); call: the rule
     std::uint32_t least = 0;
-    std::optional<std::uint32_t> most;
+    std::optional<std::uint32_t> most = std::nullopt;
   };
   struct RuleBody {
     std::string name;

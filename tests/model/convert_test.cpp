@@ -14,6 +14,7 @@
 #include "gguf/safetensors.h"
 #include "model/hyperparams.h"
 #include "quant/quant.h"
+#include "tests/golden_folder.h"
 #include "tokenizer/tokenizer.h"
 
 namespace strata {
@@ -54,10 +55,10 @@ struct Checkpoint {
 
   static Checkpoint golden_model(const std::string& name) {
     Checkpoint c;
-    const auto text = real_files().read_text(golden + "/" + name + "/config.json");
+    const auto text = real_files().read_text(test::golden_folder(name) + "/config.json");
     EXPECT_TRUE(text);
     c.config = boost::json::parse(*text).as_object();
-    c.add_file(golden + "/" + name + "/model.safetensors");
+    c.add_file(test::golden_folder(name) + "/model.safetensors");
     return c;
   }
 
@@ -372,6 +373,7 @@ TEST(Convert, shards_of_the_table_in_the_order_of_their_number) {
 }
 
 TEST(Convert, tiny_noindex_has_two_tables) {
+  STRATA_NEEDS_GOLDEN("tiny-noindex");
   const Checkpoint c = Checkpoint::golden_model("tiny-noindex");
   const auto out = convert(c);
   ASSERT_TRUE(out) << out.error().message;
@@ -887,6 +889,7 @@ TEST(Convert, says_what_llama_cpp_makes_of_the_file) {
                                      "normalises the chosen experts' weights ('norm_topk_prob' is "
                                      "false)"}));
   // It has a silu gate, too, which a program that refuses the file does not get wrong.
+  STRATA_NEEDS_GOLDEN("tiny-noindex");
   const auto refused = notes(Checkpoint::golden_model("tiny-noindex"));
   EXPECT_THAT(refused, Contains("llama.cpp refuses this file: it has 2 n-gram layers, not one"));
   EXPECT_THAT(refused, testing::Not(Contains(HasSubstr("another model"))));

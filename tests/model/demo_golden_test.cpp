@@ -21,9 +21,7 @@ std::size_t strict_positions(const test::Golden& golden, int prompt) {
 class DemoGolden : public testing::Test {
  protected:
   void SetUp() override {
-    const char* shared = std::getenv("STRATA_SHARED_DIR");
-    folder_ = (shared ? std::string(shared) : std::string(STRATA_SOURCE_DIR) + "/../shared") +
-              "/demo-model";
+    folder_ = test::shared_dir() + "/demo-model";
     if (!std::filesystem::exists(folder_ + "/golden.safetensors"))
       GTEST_SKIP() << "no demo checkpoint at " << folder_ << " (set STRATA_SHARED_DIR)";
     const auto report = convert_hf(real_files(), folder_, model_path(), {});

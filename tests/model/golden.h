@@ -13,6 +13,7 @@
 #include "gguf/safetensors.h"
 #include "model/convert.h"
 #include "model/network.h"
+#include "tests/golden_folder.h"
 
 namespace strata::test {
 

@@ -23,7 +23,8 @@ std::vector<std::string> checkpoints() {
 class GoldenTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    const std::string folder = test::golden_dir() + "/" + GetParam();
+    STRATA_NEEDS_GOLDEN(GetParam());
+    const std::string folder = test::golden_folder(GetParam());
     converted_ = test::convert({folder});
     ASSERT_NE(converted_, nullptr);
     golden_ = std::make_unique<Golden>(folder + "/golden.safetensors");

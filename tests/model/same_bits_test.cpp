@@ -12,7 +12,8 @@ using test::Golden;
 class SameBits : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    const std::string folder = test::golden_dir() + "/" + GetParam();
+    STRATA_NEEDS_GOLDEN(GetParam());
+    const std::string folder = test::golden_folder(GetParam());
     ConvertOptions options;
     if (GetParam() == "tiny-noindex") options.type = TensorType::Q8_0;
     converted_ = test::convert({folder}, options);

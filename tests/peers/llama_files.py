@@ -63,7 +63,13 @@ def vocabularies(checks, run):
 
 def refused(checks, run):
     for name, words in REFUSED.items():
-        model = run.convert(peer.GOLDEN / name, name.replace("/", "-") + ".gguf")
+        folder = peer.GOLDEN / name
+        if not folder.exists():
+            folder = peer.SHARED_GOLDEN / name
+        if not folder.exists():
+            print(f"        not compared: no {folder} (set STRATA_SHARED_DIR)")
+            continue
+        model = run.convert(folder, name.replace("/", "-") + ".gguf")
         file = gguf_file.read(model)
         file.set("tokenizer.ggml.model", "text", "none")
         file.write(run.folder / "other.gguf")

@@ -19,6 +19,7 @@ STRATA = BUILD / "strata"
 DRIVER = BUILD / "llama_driver"
 LIBRARIES = ROOT / "node_modules/@node-llama-cpp/linux-x64/bins/linux-x64"
 GOLDEN = ROOT / "tests/golden"
+SHARED_GOLDEN = pathlib.Path(os.environ.get("STRATA_SHARED_DIR", ROOT.parent / "shared")) / "golden"
 DEMO = ROOT / "models/demo/strata-demo-46m.gguf"
 
 
