@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/nearest.h"
 #include "ple/open_table.h"
+#include "server/thinking_budget.h"
 #include "tokenizer/prompt_encoder.h"
 
 namespace strata {
@@ -70,6 +71,14 @@ constexpr std::array kKeys = {
     ConfigKey{"aliases", Type::list, "Further names of the model"},
     ConfigKey{"sampling", Type::object, "Sampling that requests leave open, as JSON"},
     ConfigKey{"reasoning_effort", Type::text, "Thinking of requests that say nothing about it"},
+    ConfigKey{"reasoning_budget_tokens", Type::number,
+              "Tokens of thinking for requests that say nothing, 0 for no budget", 0, kMaxTokens},
+    ConfigKey{
+        "answer_room", Type::flag,
+        "Without a budget, thinking leaves a quarter of the limit, at least 512, to the answer"},
+    ConfigKey{"thinking_wrap_up", Type::text, "What is written where thinking is cut"},
+    ConfigKey{"repeat_stop_tokens", Type::number,
+              "One token so often in a row ends an answer, 0 for never", 0, kMaxTokens},
     ConfigKey{"fit_max_tokens", Type::flag,
               "Shorten an answer's limit to the room in the context instead of refusing it"},
     ConfigKey{"encoder_entries", Type::number,
@@ -97,6 +106,9 @@ json::value built_in(std::string_view name) {
   if (name == "drafts" || name == "cache_ram") return "auto";
   if (name == "draft_source") return "both";
   if (name == "cache_disk") return "16G";
+  if (name == "answer_room") return true;
+  if (name == "repeat_stop_tokens") return 256;
+  if (name == "thinking_wrap_up") return json::value(server::ThinkingOptions().wrap_up);
   if (name == "engine") return "process";
   if (name == "engine_silence_s") return 60;
   if (name == "encoder_entries" || name == "encoder_replies") return 4;
@@ -140,12 +152,9 @@ constexpr std::array kForeign = {
     Foreign{"vram_elastic", ""},
     Foreign{"vram_segment_mib", ""},
     Foreign{"slot_save_path", ""},
-    Foreign{"reasoning_budget_tokens", ""},
     Foreign{"reasoning_close_retry", ""},
     Foreign{"reasoning_loop_recovery", ""},
     Foreign{"literal_think_guard", ""},
-    Foreign{"repeat_stop_tokens", ""},
-    Foreign{"answer_room", ""},
     Foreign{"model_card_sampling", "the model file's general.sampling.* is used, then 'sampling'"},
     Foreign{"anthropic_thinking", ""},
     Foreign{"effort_position", ""},
@@ -376,8 +385,12 @@ void add_config_options(CLI::App& command, ConfigArguments& arguments) {
     if (key.name == "model") name = "-m," + name;
     const std::string stored(key.name);
     if (key.type == Type::flag) {
+      // What is on without it has a flag that switches it off.
+      const bool on = built_in(key.name) == true;
+      if (on) name.replace(0, 2, "--no-");
       command.add_flag_callback(
-          name, [&arguments, stored] { arguments.flags[stored] = "true"; }, std::string(key.help));
+          name, [&arguments, stored, on] { arguments.flags[stored] = on ? "false" : "true"; },
+          on ? "Not: " + std::string(key.help) : std::string(key.help));
       continue;
     }
     command.add_option_function<std::string>(

@@ -135,6 +135,14 @@ server::ServiceOptions service_options(const Config& config) {
     options.reasoning_effort = effort;
     options.reasoning_effort_source = config.at("reasoning_effort").source;
   }
+  options.thinking.budget = config.number("reasoning_budget_tokens");
+  options.thinking.budget_source = config.at("reasoning_budget_tokens").source;
+  options.thinking.answer_room = config.flag("answer_room");
+  options.thinking.answer_room_source = config.at("answer_room").source;
+  options.thinking.wrap_up = config.text("thinking_wrap_up");
+  options.thinking.wrap_up_source = config.at("thinking_wrap_up").source;
+  options.repeat_stop_tokens = static_cast<std::uint32_t>(config.number("repeat_stop_tokens"));
+  options.repeat_stop_tokens_source = config.at("repeat_stop_tokens").source;
   options.fit_max_tokens = config.flag("fit_max_tokens");
   options.fit_max_tokens_source = config.at("fit_max_tokens").source;
   options.parity = config.flag("parity");

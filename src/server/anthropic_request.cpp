@@ -31,6 +31,7 @@ constexpr std::array kFields = {
     Field{"tools"},
     Field{"tool_choice"},
     Field{"thinking"},
+    Field{"reasoning_budget_tokens"},
     Field{"output_config"},
     Field{"chat_template_kwargs"},
     Field{"cache_prompt"},
@@ -328,7 +329,8 @@ Answer<void> read_tools(const json::object& body, ChatRequest& chat) {
 }
 
 // thinking.type, output_config.effort, thinking.budget_tokens: the first that says something.
-Answer<void> read_thinking(const json::object& body, json::object& arguments) {
+Answer<void> read_thinking(const json::object& body, ChatRequest& chat) {
+  json::object& arguments = chat.conversation.template_arguments;
   auto thinking = read_object(body, "thinking");
   if (!thinking) return passed_on(thinking);
   auto output = read_object(body, "output_config");
@@ -345,6 +347,7 @@ Answer<void> read_thinking(const json::object& body, json::object& arguments) {
     }
     auto budget = read_integer(**thinking, "budget_tokens");
     if (!budget) return passed_on(budget);
+    if (level.empty()) chat.thinking_budget = *budget;
     if (level.empty() && *budget) {
       constexpr std::int64_t kLow = 2048, kMedium = 8192;
       level = **budget < kLow ? "low" : (**budget < kMedium ? "medium" : "high");
@@ -396,7 +399,10 @@ Answer<AnthropicRequest> parse_anthropic(std::string_view text, const Sampling& 
   json::object& arguments = chat.conversation.template_arguments;
   if (auto done = assign(arguments, read_template_arguments(*body, template_arguments)); !done)
     return passed_on(done);
-  if (auto done = read_thinking(*body, arguments); !done) return passed_on(done);
+  if (auto done = read_thinking(*body, chat); !done) return passed_on(done);
+  auto budget = read_integer(*body, "reasoning_budget_tokens");
+  if (!budget) return passed_on(budget);
+  if (*budget) chat.thinking_budget = *budget;
   if (auto done = assign(chat.sampling, read_sampling(*body, sampling)); !done)
     return passed_on(done);
   if (auto done = assign(chat.logit_bias, read_logit_bias(*body)); !done) return passed_on(done);

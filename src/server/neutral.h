@@ -31,7 +31,8 @@ struct Generation {
 
 struct ChatRequest : Generation {
   chat::Conversation conversation;
-  bool one_call = false;  // the answer ends with its first tool call
+  std::optional<std::int64_t> thinking_budget;  // tokens; 0 or less: none
+  bool one_call = false;                        // the answer ends with its first tool call
 };
 
 // As text, in which special literals are tokens, or as ids.

@@ -52,6 +52,7 @@ constexpr std::array kFields = {
     Field{"reasoning_effort"},
     Field{"reasoning"},
     Field{"chat_template_kwargs"},
+    Field{"reasoning_budget_tokens"},
     Field{"return_progress"},
     // Bookkeeping of OpenAI's platform and hints about caches.
     Field{"user", Use::harmless},
@@ -70,7 +71,6 @@ constexpr std::array kFields = {
     Field{"modalities", Use::neutral_only, is_text_modality},
     Field{"verbosity", Use::neutral_only, is_medium},
     Field{"reasoning_format", Use::neutral_only, is_own_reasoning_format},
-    Field{"reasoning_budget_tokens", Use::neutral_only, is_zero_or_less},
     Field{"functions", Use::refused, nullptr, "'functions' is no longer used; send 'tools'"},
     Field{"function_call", Use::refused, nullptr,
           "'function_call' is no longer used; send 'tool_choice'"},
@@ -180,6 +180,9 @@ Answer<OpenAiChatRequest> parse_openai_chat(std::string_view text,
   if (auto done = assign(chat.choices, read_choices(*body)); !done) return passed_on(done);
   if (auto done = read_logprobs(*body, chat); !done) return passed_on(done);
   if (auto done = read_speed(*body, chat); !done) return passed_on(done);
+  if (auto done = assign(chat.thinking_budget, read_integer(*body, "reasoning_budget_tokens"));
+      !done)
+    return passed_on(done);
   if (auto done = read_openai_stream(*body, request.stream, request.include_usage); !done)
     return passed_on(done);
   return request;

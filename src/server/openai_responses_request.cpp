@@ -44,6 +44,7 @@ constexpr std::array kFields = {
     Field{"metadata"},
     Field{"reasoning"},
     Field{"chat_template_kwargs"},
+    Field{"reasoning_budget_tokens"},
     Field{"text"},
     Field{"top_logprobs"},
     Field{"include"},
@@ -507,6 +508,9 @@ Answer<ResponsesRequest> parse_openai_responses(std::string_view text,
     return passed_on(done);
   if (auto done = assign(chat.logit_bias, read_logit_bias(*body)); !done) return passed_on(done);
   if (auto done = read_speed(*body, chat); !done) return passed_on(done);
+  if (auto done = assign(chat.thinking_budget, read_integer(*body, "reasoning_budget_tokens"));
+      !done)
+    return passed_on(done);
   if (auto done = assign(chat.max_tokens, read_max_tokens(*body, kLimits)); !done)
     return passed_on(done);
   if (chat.max_tokens > 0) request.echo["max_output_tokens"] = chat.max_tokens;

@@ -50,9 +50,7 @@ bool is_zero(const json::value& value) {
 bool is_one(const json::value& value) {
   return number_of(value) == 1;
 }
-bool is_zero_or_less(const json::value& value) {
-  return number_of(value) <= 0;
-}
+
 bool is_empty(const json::value& value) {
   return (value.is_object() && value.get_object().empty()) ||
          (value.is_array() && value.get_array().empty());

@@ -39,7 +39,6 @@ bool is_false(const boost::json::value& value);
 bool is_true(const boost::json::value& value);
 bool is_zero(const boost::json::value& value);
 bool is_one(const boost::json::value& value);
-bool is_zero_or_less(const boost::json::value& value);
 bool is_empty(const boost::json::value& value);        // {} or []
 bool is_text_format(const boost::json::value& value);  // {"type":"text"}
 

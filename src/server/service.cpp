@@ -153,7 +153,17 @@ Status Service::choose_defaults() {
   } else {
     add("reasoning_effort", nullptr, "model file");
   }
-  if (options_.parity) options_.fit_max_tokens = false;
+  if (options_.parity) {
+    options_.fit_max_tokens = false;
+    options_.thinking.budget = 0;
+    options_.thinking.answer_room = false;
+    options_.repeat_stop_tokens = 0;
+  }
+  const ThinkingOptions& thinking = options_.thinking;
+  add("reasoning_budget_tokens", thinking.budget, thinking.budget_source);
+  add("answer_room", thinking.answer_room, thinking.answer_room_source);
+  add("thinking_wrap_up", json::value(thinking.wrap_up), thinking.wrap_up_source);
+  add("repeat_stop_tokens", options_.repeat_stop_tokens, options_.repeat_stop_tokens_source);
   add("fit_max_tokens", options_.fit_max_tokens, options_.fit_max_tokens_source);
   add("max_tokens", nullptr, "built-in");
   add("encoder_replies", encoder_limits(options_).replies, options_.encoder_source);
@@ -260,6 +270,7 @@ Answer<Prepared> Service::fit(Generation& request, std::vector<TokenId> prompt,
   work.logprobs = request.logprobs;
   work.drafts = request.drafts;
   work.keep = !request.one_shot;
+  work.repeat_limit = options_.repeat_stop_tokens;
   prepared.run.stops = std::move(request.stops);
   prepared.choices = request.choices;
   return prepared;
@@ -273,6 +284,13 @@ Answer<Prepared> Service::prepare(ChatRequest request) const {
   const bool thinking = ends_in_thinking(ids);
   auto prepared = fit(request, std::move(ids), "messages");
   if (!prepared) return prepared;
+  Request& work = prepared->work;
+  if (const auto budget =
+          thinking_budget(request.thinking_budget, options_.thinking, work.max_tokens)) {
+    work.thinking = thinking_limit(*budget, thinking, options_.thinking, tokenizer());
+    if (work.thinking && thinking && !request.thinking_budget && options_.thinking.budget <= 0)
+      tell_answer_room(*budget, work.max_tokens);
+  }
   chat::ParserOptions options;
   options.starts_in_thinking = thinking;
   options.tools = std::move(request.conversation.tools);
@@ -280,6 +298,15 @@ Answer<Prepared> Service::prepare(ChatRequest request) const {
   prepared->run.parser = std::move(options);
   prepared->run.one_call = request.one_call;
   return prepared;
+}
+
+// Once, not with every request: where the room is, and how to be without it.
+void Service::tell_answer_room(std::uint32_t budget, std::uint32_t limit) const {
+  if (told_answer_room_.exchange(true)) return;
+  log_info(
+      "thinking leaves room for the answer: {} of {} tokens here; 'answer_room': false switches "
+      "that off, a request's 'reasoning_budget_tokens' sets its own budget",
+      budget, limit);
 }
 
 Answer<Prepared> Service::prepare(TextRequest request) const {

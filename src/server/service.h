@@ -19,6 +19,7 @@
 #include "server/api_error.h"
 #include "server/engine_process.h"
 #include "server/neutral.h"
+#include "server/thinking_budget.h"
 #include "tokenizer/prompt_encoder.h"
 
 namespace strata::server {
@@ -44,6 +45,10 @@ struct ServiceOptions {
   // Arguments of the template for requests that say nothing about thinking.
   std::optional<std::string> reasoning_effort = {};
   std::string reasoning_effort_source = "config";
+  ThinkingOptions thinking = ThinkingOptions();
+  // One token so often in a row ends an answer; 0: never.
+  std::uint32_t repeat_stop_tokens = 256;
+  std::string repeat_stop_tokens_source = "built-in";
   // A limit that does not fit is shortened to the room instead of refused.
   bool fit_max_tokens = false;
   std::string fit_max_tokens_source = "built-in";
@@ -136,6 +141,7 @@ class Service {
                                  std::string_view param) const;
   Answer<Prepared> fit(Generation& request, std::vector<TokenId> prompt,
                        std::string_view param) const;
+  void tell_answer_room(std::uint32_t budget, std::uint32_t limit) const;
   bool ends_in_thinking(const std::vector<TokenId>& prompt) const;
   ApiError render_error(const chat::Conversation& conversation, const Error& error) const;
   std::vector<std::shared_ptr<AnswerRun>> running() const;
@@ -151,6 +157,7 @@ class Service {
   std::optional<TokenId> think_open_;
   std::optional<TokenId> think_close_;
   std::int64_t started_ = 0;
+  mutable std::atomic<bool> told_answer_room_{false};
 
   // Held by running answers too, which may outlive the service.
   struct Totals {

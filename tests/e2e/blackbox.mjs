@@ -153,6 +153,22 @@ await any('11: budgets of thinking that mean nothing are taken, wrong types refu
   }
 });
 
+await any('11: a budget of thinking is kept and an answer follows', async () => {
+  const question = { messages: user('What is 17 + 25? Think carefully.'), temperature: 0, max_tokens: 200 };
+  const free = await real.chat(question);
+  for (const stream of [false, true]) {
+    for (const budget of [1, 16, 150]) {
+      const cut = await real.chat({ ...question, stream, reasoning_budget_tokens: budget });
+      assert.equal(cut.status, 200);
+      if (free.reasoning && budget === 1) {
+        assert.match(cut.reasoning, /answer now/);
+        assert.ok(cut.reasoning.length < 60 + 'Time is up; I will answer now.'.length, cut.reasoning);
+      }
+      if (cut.finish === 'stop') assert.ok(cut.content.length > 0 || cut.calls?.length > 0);
+    }
+  }
+});
+
 await any('14: a late system message', async () => {
   const late = [{ role: 'system', content: 'Be kind.' }, ...user('hi'), { role: 'assistant', content: 'Hello.' },
     { role: 'system', content: 'Be brief.' }, ...user('now')];
