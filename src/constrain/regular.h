@@ -20,7 +20,7 @@
 namespace strata::constrain {
 
 struct RegularLimits {
-  std::uint32_t states = 20'000;    // of any automaton on the way
+  std::uint32_t states = 400'000;   // of any automaton on the way
   std::uint64_t steps = 4'000'000;  // transitions made by one operation
 };
 
@@ -85,13 +85,14 @@ Result<Regular> regex(std::string_view pattern, Match match, const RegularLimits
 // of each character that JSON allows, so "A" also as "\u0041". Escapes of surrogate pairs count as
 // their character; lone surrogates are never accepted.
 Result<Regular> json_string(const Regular& text, const RegularLimits& limits = {});
-// Numbers as JSON writes them. An integer may have a fraction of zeros if `zeros`.
+// Numbers as JSON writes them.
 Regular json_number();
 struct NumberBounds {
   // Decimal texts as JSON writes numbers, any size; absent: none.
   std::optional<std::string_view> least, most;
   bool above_least = false, below_most = false;  // the bound itself is excluded
   bool integer = false;
+  bool zeros = false;                        // an integer may have a fraction of zeros, as in 1.0
   std::optional<std::uint64_t> multiple_of;  // of integers; at most 10'000
 };
 // The numbers within the bounds, in plain notation and, where no bound is given, also with an

@@ -1,0 +1,331 @@
+// JSON's own texts as languages: string literals by the strings they stand for.
+#include <algorithm>
+#include <tuple>
+#include <unordered_map>
+
+#include "constrain/automaton.h"
+
+namespace strata::constrain {
+namespace {
+
+using State = Regular::State;
+constexpr State kDead = Regular::kDead;
+
+constexpr std::string_view kHex = "0123456789abcdef";
+
+int hex_digit(std::uint8_t byte) {
+  if (byte >= '0' && byte <= '9') return byte - '0';
+  if (byte >= 'a' && byte <= 'f') return byte - 'a' + 10;
+  if (byte >= 'A' && byte <= 'F') return byte - 'A' + 10;
+  return -1;
+}
+
+// What has been read, of the literal, since the last whole character. The states named are those of
+// the text's automaton; where an escape leaves bits of a UTF-8 sequence undecided, there are four,
+// by the bits that come next.
+struct Reading {
+  enum class Kind : std::uint8_t {
+    open,         // nothing yet
+    inside,       // whole characters
+    raw,          // some bytes of a character
+    escape,       // a backslash
+    hex,          // \u
+    hex_0,        // \u0
+    hex_00,       // \u0 and one of 0 to 7, in `bits`: a character of one or two bytes
+    hex_000,      // \u00 and one of 0 to 7, in `bits`: a character of one byte
+    hex_d,        // \uD
+    hex_lead,     // the first digit of a character of three bytes, whose lead is read
+    hex_four,     // two digits: the second byte is one of four
+    high,         // \uD8 to \uDB, in `bits`
+    high_four,    // and a digit: the second byte of four is one of four
+    pair,         // a high surrogate; two bits of the third byte are known, in `bits`
+    pair_escape,  // and a backslash
+    pair_hex,     // \u
+    pair_d,       // D
+    pair_digit,   // C to F: four bits of the third byte are known
+    last,         // one digit is missing: two bits of the last byte are known
+    closed,
+  };
+  Kind kind = Kind::open;
+  std::uint8_t bits = 0;
+  std::array<State, 4> states{kDead, kDead, kDead, kDead};
+  bool operator==(const Reading&) const = default;
+};
+
+struct ReadingHash {
+  std::size_t operator()(const Reading& reading) const {
+    std::uint64_t hash = std::uint64_t{static_cast<std::uint8_t>(reading.kind)} << 8 | reading.bits;
+    for (const State state : reading.states) hash = (hash ^ state) * 0x9E3779B97F4A7C15;
+    return hash ^ hash >> 29;
+  }
+};
+
+class Literals {
+ public:
+  using Kind = Reading::Kind;
+
+  Literals(const Regular& text, std::vector<State> positions, const RegularLimits& limits)
+      : text_(text.automaton()),
+        positions_(std::move(positions)),
+        between_(Regular::text().start()),
+        budget_(limits),
+        table_(classes_of(text_)),
+        bytes_(table_.classes.representatives()) {}
+
+  Result<Regular> run() {
+    table_.start = state_of(Reading());
+    for (State s = 0; s < table_.states(); ++s) {
+      if (!budget_.take(bytes_.size()) || !budget_.holds(table_.states()))
+        return tl::unexpected(budget_.error());
+      const Reading reading = readings_[s];
+      for (std::uint32_t c = 0; c < bytes_.size(); ++c) {
+        const State to = state_of(after(reading, bytes_[c]));
+        table_.at(s, c) = to;
+      }
+    }
+    return minimal(table_);
+  }
+
+ private:
+  static ByteClasses classes_of(const Regular::Automaton& text) {
+    ByteClasses classes = text.classes;
+    for (const char byte : std::string_view("\"\\/bfnrtu")) classes.refine(std::uint8_t(byte));
+    std::bitset<256> control;
+    for (unsigned byte = 0; byte < 0x20; ++byte) control.set(byte);
+    classes.refine(control);
+    for (const char digit : kHex) {
+      std::bitset<256> digits;
+      for (unsigned byte = 0; byte < 256; ++byte)
+        if (hex_digit(std::uint8_t(byte)) == hex_digit(std::uint8_t(digit))) digits.set(byte);
+      classes.refine(digits);
+    }
+    return classes;
+  }
+
+  static constexpr Reading dead() { return {Kind::closed, 1, {}}; }
+
+  State state_of(const Reading& reading) {
+    if (reading == dead()) return kDead;
+    const auto [known, fresh] = known_.try_emplace(reading, table_.states());
+    if (fresh) {
+      table_.add(reading.kind == Kind::closed);
+      readings_.push_back(reading);
+    }
+    return known->second;
+  }
+
+  State next(State state, unsigned byte) const {
+    return state == kDead ? kDead : text_.next(state, static_cast<std::uint8_t>(byte));
+  }
+  static Reading with(Kind kind, State state, unsigned bits = 0) {
+    if (state == kDead) return dead();
+    return {kind, static_cast<std::uint8_t>(bits), {state, kDead, kDead, kDead}};
+  }
+  // The four states that continuation bytes lead to whose six bits begin with `high` and end with 0
+  // to 3.
+  Reading with_four(Kind kind, State state, unsigned high) const {
+    Reading result{kind, 0, {}};
+    bool any = false;
+    for (unsigned low = 0; low < 4; ++low) {
+      result.states[low] = next(state, 0x80 | high << 2 | low);
+      any = any || result.states[low] != kDead;
+    }
+    return any ? result : dead();
+  }
+
+  Reading after(const Reading& reading, std::uint8_t byte) const {
+    const State state = reading.states[0];
+    switch (reading.kind) {
+      case Kind::open:
+        return byte == '"' ? with(Kind::inside, text_.start) : dead();
+      case Kind::inside:
+        if (byte == '"') return text_.accepting[state] != 0 ? Reading{Kind::closed, 0, {}} : dead();
+        if (byte == '\\') return with(Kind::escape, state);
+        return byte < 0x20 ? dead() : raw(state, byte);
+      case Kind::raw:
+        return raw(state, byte);
+      case Kind::escape:
+        return after_escape(state, byte);
+      case Kind::pair:
+        return byte == '\\' ? with(Kind::pair_escape, state, reading.bits) : dead();
+      case Kind::pair_escape:
+        return byte == 'u' ? with(Kind::pair_hex, state, reading.bits) : dead();
+      case Kind::closed:
+        return dead();
+      default:
+        break;
+    }
+    const int digit = hex_digit(byte);
+    return digit < 0 ? dead() : after_digit(reading, static_cast<unsigned>(digit));
+  }
+
+  Reading raw(State state, std::uint8_t byte) const {
+    const State to = next(state, byte);
+    if (to == kDead) return dead();
+    return with(positions_[to] == between_ ? Kind::inside : Kind::raw, to);
+  }
+
+  Reading after_escape(State state, std::uint8_t byte) const {
+    constexpr std::string_view kShort = "\"\\/bfnrt", kMeaning = "\"\\/\b\f\n\r\t";
+    if (byte == 'u') return with(Kind::hex, state);
+    const std::size_t which = kShort.find(static_cast<char>(byte));
+    if (which == kShort.npos) return dead();
+    return with(Kind::inside, next(state, static_cast<std::uint8_t>(kMeaning[which])));
+  }
+
+  Reading after_digit(const Reading& reading, unsigned digit) const {
+    const State state = reading.states[0];
+    switch (reading.kind) {
+      case Kind::hex:
+        if (digit == 0) return with(Kind::hex_0, state);
+        if (digit == 0xD) return with(Kind::hex_d, state);
+        return with(Kind::hex_lead, next(state, 0xE0 | digit));
+      case Kind::hex_0:
+        if (digit < 8) return with(Kind::hex_00, state, digit);
+        return with_four(Kind::hex_four, next(state, 0xE0), digit);
+      case Kind::hex_00:
+        if (reading.bits == 0 && digit < 8) return with(Kind::hex_000, state, digit);
+        return with(Kind::last, next(state, 0xC0 | reading.bits << 2 | digit >> 2), digit & 3);
+      case Kind::hex_000:
+        return with(Kind::inside, next(state, reading.bits << 4 | digit));
+      case Kind::hex_d:
+        if (digit < 8) return with_four(Kind::hex_four, next(state, 0xED), digit);
+        return digit < 0xC ? with(Kind::high, state, digit & 3) : dead();
+      case Kind::hex_lead:
+        return with_four(Kind::hex_four, state, digit);
+      case Kind::hex_four:
+        return with(Kind::last, reading.states[digit >> 2], digit & 3);
+      case Kind::high: {
+        // Six bits of the ten, above 0x10000: all of the lead, and four of the second byte.
+        const unsigned bits = (reading.bits << 4 | digit) + 4;
+        return with_four(Kind::high_four, next(state, 0xF0 | bits >> 4), bits & 15);
+      }
+      case Kind::high_four:
+        return with(Kind::pair, reading.states[digit >> 2], digit & 3);
+      case Kind::pair_hex:
+        return digit == 0xD ? with(Kind::pair_d, state, reading.bits) : dead();
+      case Kind::pair_d:
+        return digit < 0xC ? dead()
+                           : with(Kind::pair_digit, state, reading.bits << 2 | (digit & 3));
+      case Kind::pair_digit:
+        return with(Kind::last, next(state, 0x80 | reading.bits << 2 | digit >> 2), digit & 3);
+      case Kind::last:
+        return with(Kind::inside, next(state, 0x80 | reading.bits << 4 | digit));
+      default:
+        return dead();
+    }
+  }
+
+  const Regular::Automaton& text_;
+  std::vector<State> positions_;  // [state of the text] within a character
+  State between_;
+  Budget budget_;
+  Table table_;
+  std::vector<std::uint8_t> bytes_;
+  std::vector<Reading> readings_;  // [state of the table]
+  std::unordered_map<Reading, State, ReadingHash> known_;
+};
+
+Regular one_of(std::string_view bytes) {
+  std::bitset<256> set;
+  for (const char byte : bytes) set.set(static_cast<std::uint8_t>(byte));
+  return Regular::bytes(set);
+}
+
+Result<Regular> literals_of(const Regular& text, const RegularLimits& limits) {
+  std::vector<State> positions = text_positions(text);
+  if (!positions.empty() || text.is_nothing())
+    return Literals(text, std::move(positions), limits).run();
+  STRATA_ASSIGN(const Regular valid, both(text, Regular::text(), limits));
+  return Literals(valid, text_positions(valid), limits).run();
+}
+
+// All spellings of one character, without quotes.
+const Result<Regular>& spelled_character() {
+  static const Result<Regular> language = []() -> Result<Regular> {
+    STRATA_ASSIGN(const Regular quoted, literals_of(Regular::any_character(), {}));
+    // Between the quotes: from the second state to where the closing quote leads to the end.
+    const Regular::Automaton& automaton = quoted.automaton();
+    Table table(automaton.classes);
+    for (State s = 0; s < automaton.states(); ++s) {
+      const State after = automaton.next(s, '"');
+      table.add(s != automaton.start && after != kDead && automaton.accepting[after] != 0);
+      for (std::uint32_t c = 0; c < automaton.classes.count; ++c)
+        table.at(s, c) = automaton.next_of_class(s, c);
+      if (table.accepting[s] != 0) table.connect(s, '"', kDead);
+    }
+    table.start = automaton.next(automaton.start, '"');
+    for (State s = 0; s < automaton.states(); ++s)
+      if (automaton.accepting[s] != 0) table.accepting[s] = 0;
+    return minimal(table);
+  }();
+  return language;
+}
+
+struct Lengths {
+  std::uint32_t least = 0;
+  std::optional<std::uint32_t> most;
+};
+
+// If only the number of characters decides whether a text belongs to `text`: the bounds.
+std::optional<Lengths> lengths_of(const Regular& text) {
+  Lengths lengths;
+  State state = text.start();
+  if (state == kDead) return std::nullopt;
+  bool enough = text.accepting(state);
+  // As many letters as it can take; the automaton of a minimum comes to stand still.
+  for (std::uint32_t letters = 0; letters <= text.states(); ++letters) {
+    const State to = text.next(state, 'a');
+    if (to == kDead) lengths.most = letters;
+    if (to == kDead || to == state) break;
+    if (!enough) lengths.least = letters + 1;
+    state = to;
+    enough = enough || text.accepting(state);
+  }
+  RegularLimits limits;
+  limits.states = text.states();
+  const Result<Regular> same =
+      repeat(Regular::any_character(), lengths.least, lengths.most, limits);
+  if (!same || *same != text) return std::nullopt;
+  return lengths;
+}
+
+}  // namespace
+
+Result<Regular> json_string(const Regular& text, const RegularLimits& limits) {
+  const Result<Regular>& character = spelled_character();
+  if (const auto lengths = lengths_of(text);
+      lengths && character && countable(*character, lengths->least, lengths->most))
+    return counted("\"", *character, lengths->least, lengths->most, "\"", limits);
+  return literals_of(text, limits);
+}
+
+namespace {
+
+// Parts of numbers. They are small: what the algebra says of them is never a limit.
+Regular joined(std::initializer_list<Regular> parts) {
+  return concat(std::span(parts.begin(), parts.size())).value_or(Regular());
+}
+Regular any_of(std::initializer_list<Regular> parts) {
+  return either(std::span(parts.begin(), parts.size())).value_or(Regular());
+}
+Regular some(const Regular& part, std::uint32_t least, std::optional<std::uint32_t> most) {
+  return repeat(part, least, most).value_or(Regular());
+}
+
+}  // namespace
+
+Regular json_number() {
+  static const Regular language = [] {
+    const Regular digit = one_of("0123456789");
+    const Regular whole =
+        any_of({Regular::literal("0"), joined({one_of("123456789"), some(digit, 0, {})})});
+    const Regular fraction = joined({Regular::literal("."), some(digit, 1, {})});
+    const Regular exponent = joined({one_of("eE"), some(one_of("+-"), 0, 1), some(digit, 1, {})});
+    return joined(
+        {some(Regular::literal("-"), 0, 1), whole, some(fraction, 0, 1), some(exponent, 0, 1)});
+  }();
+  return language;
+}
+
+}  // namespace strata::constrain
