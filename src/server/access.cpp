@@ -1,6 +1,9 @@
 #include "server/access.h"
 
+#include <openssl/sha.h>
+
 #include <algorithm>
+#include <array>
 
 #include "tokenizer/utf8_stream.h"
 
@@ -69,6 +72,14 @@ std::string_view key_of(const HttpRequest& request) {
   return header == nullptr ? std::string_view() : trimmed(*header);
 }
 
+std::string hash_of_key(std::string_view key) {
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
+  SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), digest.data());
+  std::string text;
+  for (const unsigned char byte : digest) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
 }  // namespace
 
 bool equal_in_constant_time(std::string_view secret, std::string_view given) {
@@ -106,6 +117,7 @@ Access::Access(AccessRules rules) : rules_(std::move(rules)) {
   for (const std::string& key : rules_.keys) {
     forms_.push_back(key);
     if (auto other = latin1(key)) forms_.push_back(std::move(*other));
+    owners_.resize(forms_.size(), hash_of_key(key));
   }
   for (std::string& host : rules_.allowed_hosts) host = lower(host);
 }
@@ -115,6 +127,15 @@ bool Access::key_known(std::string_view given) const {
   bool known = false;
   for (const std::string& key : forms_) known |= equal_in_constant_time(key, given);
   return known;
+}
+
+std::string Access::owner(const HttpRequest& request) const {
+  std::string owner;
+  const std::string_view given = key_of(request);
+  for (std::size_t i = 0; i < forms_.size(); ++i) {
+    if (equal_in_constant_time(forms_[i], given)) owner = owners_[i];
+  }
+  return owner;
 }
 
 bool Access::host_allowed(std::string_view name) const {

@@ -39,6 +39,9 @@ class Access {
   // `preflight`, what it may send, too.
   std::vector<std::pair<std::string, std::string>> cors_headers(const HttpRequest& request,
                                                                 bool preflight) const;
+  // Whose request it is, for what is kept for later: the hash of its key (never the key), empty
+  // where nobody is asked for one. For requests that check() let pass.
+  std::string owner(const HttpRequest& request) const;
   bool needs_key() const { return !forms_.empty(); }
 
  private:
@@ -47,7 +50,8 @@ class Access {
   bool origin_allowed(std::string_view origin) const;
 
   AccessRules rules_;
-  std::vector<std::string> forms_;  // keys in UTF-8 and, where it differs, Latin-1
+  std::vector<std::string> forms_;   // keys in UTF-8 and, where it differs, Latin-1
+  std::vector<std::string> owners_;  // of each form
 };
 
 // "a, b ,c" to its parts without white space around them. An empty part is an error.

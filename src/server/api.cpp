@@ -24,6 +24,7 @@ struct Call {
   StatusContext context;
   const HttpRequest& request;
   const Writer& writer;
+  const std::string owner;  // as Access::owner
   const std::shared_ptr<Responses>& responses;
 
   const ServicePtr& service() const { return context.service; }
@@ -104,7 +105,7 @@ void completions(const Call& call) {
   serve_openai_completions(call.service(), call.request, call.writer);
 }
 void responses(const Call& call) {
-  call.responses->create(call.service(), call.request, call.writer);
+  call.responses->create(call.service(), call.request, call.owner, call.writer);
 }
 // "/v1/responses/ID" and "/v1/responses/ID/WHAT".
 std::pair<std::string, std::string_view> stored_name(std::string_view path) {
@@ -116,19 +117,15 @@ std::pair<std::string, std::string_view> stored_name(std::string_view path) {
 void get_response(const Call& call) {
   const auto [id, what] = stored_name(call.request.path);
   if (what == "input_items") {
-    return call.responses->input_items(id, call.request.query, call.writer);
+    return call.responses->input_items(id, call.owner, call.request.query, call.writer);
   }
-  if (query_value(call.request.query, "stream").value_or("false") == "true") {
-    return send_openai_error(*call.writer,
-                             {400, "a stored response is not streamed again", "stream", {}});
-  }
-  call.responses->get(id, call.writer);
+  call.responses->get(id, call.owner, call.request.query, call.writer);
 }
 void delete_response(const Call& call) {
-  call.responses->remove(stored_name(call.request.path).first, call.writer);
+  call.responses->remove(stored_name(call.request.path).first, call.owner, call.writer);
 }
 void cancel_response(const Call& call) {
-  call.responses->cancel(stored_name(call.request.path).first, call.writer);
+  call.responses->cancel(stored_name(call.request.path).first, call.owner, call.writer);
 }
 void messages(const Call& call) {
   serve_anthropic_messages(call.service(), call.request, call.writer);
@@ -237,6 +234,9 @@ class HeadedWriter final : public ResponseWriter {
   }
   void write(std::string piece) override { inner_->write(std::move(piece)); }
   void end_stream() override { inner_->end_stream(); }
+  void when_sent(std::function<void()> function) override {
+    inner_->when_sent(std::move(function));
+  }
   void on_close(std::function<void()> function) override { inner_->on_close(std::move(function)); }
   void post(std::function<void()> function) override { inner_->post(std::move(function)); }
 
@@ -320,7 +320,11 @@ void Api::handle(const HttpRequest& request, const Writer& bare_writer) {
     return send_error(*writer,
                       {415, "compressed bodies are not supported; send plain JSON", {}, {}}, path);
   }
-  const Call call{{service(), version_, access_.needs_key()}, request, writer, responses_};
+  const Call call{{service(), version_, access_.needs_key()},
+                  request,
+                  writer,
+                  access_.owner(request),
+                  responses_};
   if (call.service() == nullptr) {
     if (is_health(path)) {
       return send_json(

@@ -71,6 +71,10 @@ class ResponseWriter {
   virtual void begin_stream(HttpResponse head, KeepAlive keep_alive) = 0;
   virtual void write(std::string piece) = 0;
   virtual void end_stream() = 0;
+  // Calls `function` once, on the strand and never inside this call, when the operating system has
+  // taken all that was written: for whoever has more to write than should wait here. Replaces the
+  // function given before; dropped when the answer is complete or can no longer be delivered.
+  virtual void when_sent(std::function<void()> function) = 0;
   // Called once, on the strand, if the answer can no longer be delivered. Replaces the function
   // given before; it is dropped when the answer is complete.
   virtual void on_close(std::function<void()> function) = 0;

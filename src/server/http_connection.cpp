@@ -98,6 +98,11 @@ class Exchange final : public ResponseWriter {
   void end_stream() override {
     run([](Connection& connection, std::uint64_t number) { connection.end_stream(number); });
   }
+  void when_sent(std::function<void()> function) override {
+    run([function = std::move(function)](Connection& connection, std::uint64_t number) mutable {
+      connection.set_when_sent(number, std::move(function));
+    });
+  }
   void on_close(std::function<void()> function) override {
     run([function = std::move(function)](Connection& connection, std::uint64_t number) mutable {
       connection.set_on_close(number, std::move(function));
@@ -341,7 +346,8 @@ void Connection::begin_stream(std::uint64_t exchange, HttpResponse head, KeepAli
 
 void Connection::write(std::uint64_t exchange, std::string piece) {
   if (!current(exchange) || answer_ != Answer::streaming) return;
-  if (outgoing_bytes_ + piece.size() > context_->limits.outgoing_bytes) {
+  // One piece may be larger than the limit: what waits is what counts against the reader.
+  if (outgoing_bytes_ > 0 && outgoing_bytes_ + piece.size() > context_->limits.outgoing_bytes) {
     log_warning("a client read its stream too slowly; its request is cancelled");
     return close();
   }
@@ -361,6 +367,12 @@ void Connection::set_on_close(std::uint64_t exchange, std::function<void()> func
   if (exchange != exchange_ || answer_ == Answer::complete) return;
   if (phase_ == Phase::closed) return function();
   on_close_ = std::move(function);
+}
+
+void Connection::set_when_sent(std::uint64_t exchange, std::function<void()> function) {
+  if (!current(exchange)) return;
+  when_sent_ = std::move(function);
+  if (outgoing_bytes_ == 0) tell_sent();
 }
 
 void Connection::abandoned(std::uint64_t exchange) {
@@ -440,6 +452,7 @@ void Connection::flush() {
     if (now < left) break;
   }
   if (in_flight_at_ == in_flight_.size()) {
+    tell_sent();
     if (answer_ == Answer::complete && phase_ == Phase::busy) finish_exchange();
     return;
   }
@@ -466,11 +479,20 @@ void Connection::sent(std::size_t bytes) {
   outgoing_bytes_ -= bytes;
 }
 
+void Connection::tell_sent() {
+  if (!when_sent_) return;
+  asio::post(transport_->executor(),
+             [self = shared_from_this(), function = std::exchange(when_sent_, nullptr)] {
+               if (self->phase_ != Phase::closed) function();
+             });
+}
+
 // The last byte of the answer is with the operating system.
 void Connection::finish_exchange() {
   keep_alive_deadline_.clear();
   keep_alive_ = nullptr;
   on_close_ = nullptr;
+  when_sent_ = nullptr;
   head_only_ = false;
   if (!keep_connection_) return drain();
   phase_ = Phase::idle;
@@ -505,6 +527,9 @@ void Connection::close() {
   write_deadline_.end();
   keep_alive_deadline_.end();
   outgoing_.clear();
+  // They may own this connection.
+  keep_alive_ = nullptr;
+  when_sent_ = nullptr;
   auto function = std::move(on_close_);
   on_close_ = nullptr;
   if (unanswered && function) function();

@@ -98,6 +98,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void write(std::uint64_t exchange, std::string piece);
   void end_stream(std::uint64_t exchange);
   void set_on_close(std::uint64_t exchange, std::function<void()> function);
+  void set_when_sent(std::uint64_t exchange, std::function<void()> function);
   void abandoned(std::uint64_t exchange);
 
   // Writing.
@@ -109,6 +110,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void flush();
   bool next_bytes();
   void sent(std::size_t bytes);
+  void tell_sent();
   void on_written(const boost::system::error_code& error, std::size_t bytes);
   void finish_exchange();
   void drain();
@@ -134,6 +136,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string path_;        // of the request, once its headers are there
   KeepAlive keep_alive_;
   std::function<void()> on_close_;
+  std::function<void()> when_sent_;
 
   std::deque<std::string> outgoing_;
   std::size_t outgoing_bytes_ = 0;  // queued and in flight

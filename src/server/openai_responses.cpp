@@ -31,6 +31,37 @@ json::value parsed(const std::string& text) {
   return value ? std::move(*value) : json::value(json::object());
 }
 
+bool runs(const json::value& body) {
+  const std::string_view status = view(body.at("status").get_string());
+  return status == "queued" || status == "in_progress";
+}
+
+std::string_view terminal_event(std::string_view status) {
+  if (status == "completed") return "response.completed";
+  return status == "failed" ? "response.failed" : "response.incomplete";
+}
+
+// Of a request for events: the first one's number. None: the response is asked for.
+Answer<std::optional<std::uint64_t>> first_event_of(std::string_view query) {
+  const std::string stream = query_value(query, "stream").value_or("false");
+  if (stream != "true" && stream != "false") {
+    return refuse(400, "stream", "'stream' must be true or false");
+  }
+  const auto after = query_value(query, "starting_after");
+  if (stream == "false") {
+    if (!after) return std::optional<std::uint64_t>();
+    return refuse(400, "starting_after",
+                  "'starting_after' is about events; send it with stream=true or leave it out");
+  }
+  if (!after) return std::optional<std::uint64_t>(0);
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(after->data(), after->data() + after->size(), number);
+  if (error != std::errc() || end != after->data() + after->size() || number > INT64_MAX) {
+    return refuse(400, "starting_after", "'starting_after' must be the number of an event");
+  }
+  return std::optional<std::uint64_t>(number + 1);
+}
+
 void append(json::array& items, const json::value& more) {
   if (!more.is_array()) return;
   for (const json::value& item : more.get_array()) items.push_back(item);
@@ -44,14 +75,13 @@ Answer<void> Responses::add_history(ResponsesRequest& request) {
   std::vector<chat::Message>& messages = request.chat.conversation.messages;
   json::array items;
   if (!request.previous.empty()) {
-    auto chain = store_->chain(request.previous, now());
+    auto chain = store_->chain(request.previous, request.owner, now());
     if (!chain) {
       return tl::unexpected<ApiError>(store_error(chain.error(), "previous_response_id"));
     }
     for (const StoredResponse& one : *chain) {
       const json::value body = parsed(one.body);
-      const std::string_view status = view(body.at("status").get_string());
-      if (status == "queued" || status == "in_progress") {
+      if (runs(body)) {
         return refuse(400, "previous_response_id", "the response '{}' is not complete yet", one.id);
       }
       append(items, parsed(one.input));
@@ -69,12 +99,40 @@ Answer<void> Responses::add_history(ResponsesRequest& request) {
   return append_items(items, "input", messages);
 }
 
-void Responses::save(const ResponsesRequest& request, const json::object& response) {
-  if (!request.store) return;
-  const StoredResponse stored{std::string(view(response.at("id").get_string())), request.previous,
-                              json::serialize(response), json::serialize(request.input)};
-  if (auto status = store_->put(stored, now()); !status) {
-    log_warning("a response is not stored: {}", status.error().message);
+void Responses::tell_left_out(const ResponsesRequest& request) {
+  const std::lock_guard lock(mutex_);
+  for (const std::string& type : request.left_out) {
+    if (told_.insert(type).second) {
+      log_info("tools of the type '{}' run at OpenAI; requests are answered without them", type);
+    }
+  }
+}
+
+// Storing ------------------------------------------------------------------------------------
+
+Status Responses::save(const ResponsesRequest& request, const json::object& response,
+                       const ResponseEvents* events) {
+  if (!request.store) return {};
+  return store_->put({std::string(view(response.at("id").get_string())), request.owner,
+                      request.previous, json::serialize(response), json::serialize(request.input),
+                      events == nullptr ? std::string() : events->stored()},
+                     now());
+}
+
+// One that does not fit must not stay as it was when it began.
+void Responses::save_last(const ResponsesRequest& request, json::object response,
+                          const ResponseEvents* events) {
+  Status status = save(request, response, events);
+  if (!status && events != nullptr) status = save(request, response);
+  if (status) return;
+  log_warning("a response is not stored: {}", status.error().message);
+  response["status"] = "failed";
+  response["output"] = json::array();
+  response["error"] = {
+      {"code", "server_error"},
+      {"message", "the response could not be stored: " + presentable(status.error().message)}};
+  if (auto again = save(request, response); !again) {
+    log_warning("nor is its failure: {}", again.error().message);
   }
 }
 
@@ -82,22 +140,31 @@ void Responses::save(const ResponsesRequest& request, const json::object& respon
 void Responses::ended(const ResponsesRequest& request, const json::object& response) {
   const std::lock_guard lock(mutex_);
   const auto found = running_.find(std::string(view(response.at("id").get_string())));
-  const bool forget = found != running_.end() && found->second.forget;
-  if (found != running_.end()) running_.erase(found);
-  if (!forget) save(request, response);
+  if (found == running_.end()) return save_last(request, response, nullptr);
+  const Running running = std::move(found->second);
+  running_.erase(found);
+  if (running.forget) return;
+  save_last(request, response, running.background ? running.background->events.get() : nullptr);
 }
 
-void Responses::create(const ServicePtr& service, const HttpRequest& http, const Writer& writer) {
+// Answers ------------------------------------------------------------------------------------
+
+// A request that may start.
+struct Responses::Begin {
+  ServicePtr service;
+  std::shared_ptr<ResponsesRequest> request;
+  Writer writer;
+  Prepared prepared;
+};
+
+void Responses::create(const ServicePtr& service, const HttpRequest& http, const std::string& owner,
+                       const Writer& writer) {
   auto parsed_request = parse_openai_responses(http.body, defaults_of(*service));
   if (!parsed_request) return send_openai_error(*writer, parsed_request.error());
   auto request = std::make_shared<ResponsesRequest>(std::move(*parsed_request));
+  request->owner = owner;
   if (auto done = add_history(*request); !done) return send_openai_error(*writer, done.error());
-  for (const std::string& type : request->left_out) {
-    const std::lock_guard lock(mutex_);
-    if (told_.insert(type).second) {
-      log_info("tools of the type '{}' run at OpenAI; requests are answered without them", type);
-    }
-  }
+  tell_left_out(*request);
   auto prepared = service->prepare(std::move(request->chat));
   if (!prepared) {
     ApiError error = std::move(prepared).error();
@@ -105,19 +172,26 @@ void Responses::create(const ServicePtr& service, const HttpRequest& http, const
     return send_openai_error(*writer, error);
   }
   request->chat.logprobs = prepared->work.logprobs;
+  const auto begin_it =
+      std::make_shared<Begin>(Begin{service, request, writer, std::move(*prepared)});
+  if (!request->background) return begin(begin_it);
+  worker_.post([self = shared_from_this(), begin_it] { self->begin_background(begin_it); });
+}
 
-  const bool background = request->background;
+// Ends with its client's connection.
+void Responses::begin(const std::shared_ptr<Begin>& begin) {
+  const auto& [service, request, writer, prepared] = *begin;
   const bool stream = request->stream;
-  ResponseBuilder::Send send = [](std::string_view, const json::object&) {};
+  ResponseBuilder::Send send = [](std::string_view, std::uint64_t, const json::object&) {};
   if (stream) {
-    send = [writer](std::string_view name, const json::object& data) {
-      writer->write(sse_event(name, data));
+    send = [writer = writer](std::string_view type, std::uint64_t number,
+                             const json::object& data) {
+      writer->write(response_event(type, number, data));
     };
   }
-  auto end = [self = shared_from_this(), request, writer, background,
+  auto end = [self = shared_from_this(), request = request, writer = writer,
               stream](const ResponseBuilder& builder) {
     self->ended(*request, builder.response());
-    if (background) return;
     if (stream) return writer->end_stream();
     if (builder.failure()) return send_openai_error(*writer, *builder.failure());
     send_json(*writer, builder.response());
@@ -125,49 +199,134 @@ void Responses::create(const ServicePtr& service, const HttpRequest& http, const
   auto builder =
       std::make_shared<ResponseBuilder>(*request, service->answer_name(request->model),
                                         service->tokenizer(), std::move(send), std::move(end));
-  auto shared = std::make_shared<Prepared>(std::move(*prepared));
-  auto work = [self = shared_from_this(), service, request, writer, builder, shared, background,
-               stream] {
-    {
-      const std::lock_guard lock(self->mutex_);
-      const auto waiting = std::count_if(self->running_.begin(), self->running_.end(),
-                                         [](const auto& entry) { return entry.second.background; });
-      if (background && static_cast<std::size_t>(waiting) >= kMaxBackground) {
-        return send_openai_error(
-            *writer, {503,
-                      fmt::format("{} background responses run or wait, the limit; try again later",
-                                  waiting),
-                      "background",
-                      {}});
-      }
-    }
-    const Executor executor = background ? Executor([self](std::function<void()> function) {
-      self->worker_.post(std::move(function));
-    })
-                                         : executor_of(writer);
-    auto ids = service->start(std::move(*shared), executor, {builder});
-    if (!ids) return send_openai_error(*writer, ids.error());
-    self->save(*request, builder->response());
-    {
-      const std::lock_guard lock(self->mutex_);
-      self->running_[builder->id()] = {service, *ids, background, false};
-    }
-    if (background) return send_json(*writer, builder->response());
-    cancel_on_close(service, writer, *ids);
-    // Before the answer's first event: those wait on the strand until this function returns.
-    if (!stream) return;
-    writer->begin_stream(stream_head(""), [builder] { return builder->still_here(); });
-    builder->begin();
-  };
-  background ? worker_.post(std::move(work)) : work();
+  auto ids = service->start(std::move(begin->prepared), executor_of(writer), {builder});
+  if (!ids) return send_openai_error(*writer, ids.error());
+  if (auto saved = save(*request, builder->response()); !saved) {
+    log_warning("a response is not stored: {}", saved.error().message);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    running_[builder->id()] = {service, *ids, request->owner, std::nullopt};
+  }
+  cancel_on_close(service, writer, *ids);
+  // Before the answer's first event: those wait on the strand until this function returns.
+  if (!stream) return;
+  writer->begin_stream(stream_head(""), [builder] { return builder->still_here(); });
+  builder->begin();
 }
 
-void Responses::get(const std::string& id, const Writer& writer) {
-  auto found = store_->get(id, now());
+Answer<void> Responses::check_background() {
+  const std::lock_guard lock(mutex_);
+  const auto running = std::count_if(running_.begin(), running_.end(), [](const auto& entry) {
+    return entry.second.background.has_value();
+  });
+  if (static_cast<std::size_t>(running) < kMaxBackground) return {};
+  return refuse(503, "background",
+                "{} background responses run or wait, the limit; try again later", running);
+}
+
+// The worker's: goes on when its client has gone.
+void Responses::begin_background(const std::shared_ptr<Begin>& begin) {
+  const auto& [service, request, writer, prepared] = *begin;
+  if (auto free = check_background(); !free) return send_openai_error(*writer, free.error());
+  auto events = std::make_shared<ResponseEvents>();
+  auto send = [events](std::string_view type, std::uint64_t, json::object data) {
+    events->add(type, std::move(data));
+  };
+  auto end = [self = shared_from_this(), request = request,
+              events](const ResponseBuilder& builder) {
+    self->ended(*request, builder.response());
+    events->end();
+  };
+  auto builder =
+      std::make_shared<ResponseBuilder>(*request, service->answer_name(request->model),
+                                        service->tokenizer(), std::move(send), std::move(end));
+  const Executor executor = [self = shared_from_this()](std::function<void()> function) {
+    self->worker_.post(std::move(function));
+  };
+  auto ids = service->start(std::move(begin->prepared), executor, {builder});
+  if (!ids) return send_openai_error(*writer, ids.error());
+  builder->begin();
+  const Status saved = save(*request, builder->response());
+  {
+    const std::lock_guard lock(mutex_);
+    running_[builder->id()] = {service, *ids, request->owner, Background{builder, events}, !saved};
+  }
+  if (!saved) {
+    service->cancel(*ids);
+    return send_openai_error(*writer, store_error(saved.error(), "background"));
+  }
+  if (request->stream) return events->stream(writer, 0);
+  send_json(*writer, builder->response());
+}
+
+// Stored and running ones ---------------------------------------------------------------------
+
+std::optional<Responses::Background> Responses::background(const std::string& id,
+                                                           const std::string& owner, bool cancel) {
+  const std::lock_guard lock(mutex_);
+  const auto found = running_.find(id);
+  if (found == running_.end() || found->second.owner != owner || found->second.forget) return {};
+  if (cancel) found->second.service->cancel(found->second.ids);
+  return found->second.background;
+}
+
+void Responses::get(const std::string& id, const std::string& owner, std::string_view query,
+                    const Writer& writer) {
+  auto from = first_event_of(query);
+  if (!from) return send_openai_error(*writer, from.error());
+  if (*from) return stream(id, owner, **from, writer);
+  if (const auto running = background(id, owner)) {
+    return worker_.post([builder = running->builder, writer] {  // where it changes
+      send_json(*writer, builder->so_far());
+    });
+  }
+  auto found = store_->get(id, owner, now());
   if (!found) return send_openai_error(*writer, store_error(found.error(), "response_id"));
   HttpResponse response;
   response.body = std::move(found->body);
   writer->send(std::move(response));
+}
+
+void Responses::stream(const std::string& id, const std::string& owner, std::uint64_t from,
+                       const Writer& writer) {
+  std::shared_ptr<ResponseEvents> events;
+  if (const auto running = background(id, owner)) {
+    events = running->events;
+  } else {
+    auto found = store_->get(id, owner, now());
+    if (!found) return send_openai_error(*writer, store_error(found.error(), "response_id"));
+    json::value body = parsed(found->body);
+    if (!is_true(body.at("background"))) {
+      return send_openai_error(
+          *writer, {400,
+                    "events are kept of background responses only; ask for this one without stream",
+                    "stream",
+                    {}});
+    }
+    auto text = store_->events(id, owner, now());
+    if (!text) return send_openai_error(*writer, store_error(text.error(), "response_id"));
+    if (text->empty()) {
+      // The server was killed while it ran, or there was no room for them: its end is all to tell.
+      const std::string_view type = terminal_event(view(body.at("status").get_string()));
+      json::object data = {{"response", std::move(body)}};
+      writer->begin_stream(stream_head(response_event(type, from, data)), nullptr);
+      return writer->end_stream();
+    }
+    auto stored = ResponseEvents::from(*text);
+    if (!stored) return send_openai_error(*writer, api_error(stored.error(), "response_id"));
+    events = std::move(*stored);
+  }
+  if (const std::uint64_t first = events->first(); from < first) {
+    return send_openai_error(
+        *writer, {400,
+                  fmt::format("the first {0} events of this response are no longer kept; ask for "
+                              "those after {1}, or without stream for all that it wrote",
+                              first, first - 1),
+                  "starting_after",
+                  {}});
+  }
+  events->stream(writer, from);
 }
 
 namespace {
@@ -209,8 +368,9 @@ Answer<json::object> page_of(json::array items, std::string_view query) {
 
 }  // namespace
 
-void Responses::input_items(const std::string& id, std::string_view query, const Writer& writer) {
-  auto found = store_->get(id, now());
+void Responses::input_items(const std::string& id, const std::string& owner, std::string_view query,
+                            const Writer& writer) {
+  auto found = store_->get(id, owner, now());
   if (!found) return send_openai_error(*writer, store_error(found.error(), "response_id"));
   json::value items = parsed(found->input);
   auto page = page_of(items.is_array() ? std::move(items.get_array()) : json::array(), query);
@@ -218,35 +378,38 @@ void Responses::input_items(const std::string& id, std::string_view query, const
   send_json(*writer, *page);
 }
 
-void Responses::remove(const std::string& id, const Writer& writer) {
+void Responses::remove(const std::string& id, const std::string& owner, const Writer& writer) {
   {
     const std::lock_guard lock(mutex_);
-    if (const auto found = running_.find(id); found != running_.end()) {
+    if (const auto found = running_.find(id);
+        found != running_.end() && found->second.owner == owner) {
       found->second.forget = true;
       found->second.service->cancel(found->second.ids);
     }
   }
-  if (auto status = store_->remove(id); !status) {
+  if (auto status = store_->remove(id, owner); !status) {
     return send_openai_error(*writer, store_error(status.error(), "response_id"));
   }
   send_json(*writer, {{"id", id}, {"object", "response"}, {"deleted", true}});
 }
 
-void Responses::cancel(const std::string& id, const Writer& writer) {
-  auto found = store_->get(id, now());
+void Responses::cancel(const std::string& id, const std::string& owner, const Writer& writer) {
+  if (const auto running = background(id, owner, true)) {
+    return worker_.post([builder = running->builder, writer] {
+      json::value body = builder->so_far();
+      if (runs(body)) body.at("status") = "cancelled";  // what is on its way follows with its end
+      send_json(*writer, body);
+    });
+  }
+  auto found = store_->get(id, owner, now());
   if (!found) return send_openai_error(*writer, store_error(found.error(), "response_id"));
-  json::value body = parsed(found->body);
+  const json::value body = parsed(found->body);
   if (!is_true(body.at("background"))) {
     return send_openai_error(
         *writer, {400,
                   "only a background response can be cancelled; close the connection of others",
                   "response_id",
                   {}});
-  }
-  const std::lock_guard lock(mutex_);
-  if (const auto running = running_.find(id); running != running_.end()) {
-    running->second.service->cancel(running->second.ids);
-    body.at("status") = "cancelled";  // what it wrote so far follows with its end
   }
   send_json(*writer, body);
 }

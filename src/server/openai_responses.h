@@ -14,6 +14,7 @@
 #include "server/answer_json.h"
 #include "server/openai_chat.h"
 #include "server/request_fields.h"
+#include "server/response_events.h"
 #include "server/response_store.h"
 #include "server/serial_worker.h"
 
@@ -29,6 +30,7 @@ struct ResponsesRequest {
   boost::json::array input;  // as items, each with an id
   boost::json::object echo;  // members of the response object that repeat the request
   std::string model;
+  std::string owner;                              // as Access::owner
   std::string previous;                           // previous_response_id
   std::set<std::string> custom_tools;             // their calls are free text
   std::map<std::string, std::string> namespaces;  // "space.name" of a tool to its space
@@ -46,27 +48,31 @@ Answer<ResponsesRequest> parse_openai_responses(std::string_view body,
 Answer<void> append_items(const boost::json::array& items, std::string_view place,
                           std::vector<chat::Message>& messages);
 
-// Builds one response object while its answer comes, and tells every step as an event.
+// Builds one response object while its answer comes, and tells every step as an event. All calls
+// are the executor's.
 class ResponseBuilder final : public ChatObserver {
  public:
-  using Send = std::function<void(std::string_view event, const boost::json::object& data)>;
+  // An event's type, number and the other members of its data.
+  using Send =
+      std::function<void(std::string_view type, std::uint64_t number, boost::json::object data)>;
   using End = std::function<void(const ResponseBuilder&)>;
 
   ResponseBuilder(const ResponsesRequest& request, std::string model, const Tokenizer& tokenizer,
                   Send send, End end);
 
-  void begin();  // response.created, response.in_progress
+  // response.created, and response.in_progress or, in the background, response.queued.
+  void begin();
   // One more response.in_progress, for clients whose idle timers count events.
   std::string still_here();
   void queued(std::uint32_t ahead) override { place_.ahead = ahead; }
-  void started(std::uint32_t) override { place_.ahead.reset(); }
+  void started(std::uint32_t) override;
   void chances(const TokenChances& chances) override;
   void event(const chat::OutputEvent& event) override;
   void finished(const ChatResult& result) override;
-  void set_status(std::string_view status) { response_["status"] = std::string(status); }
 
   const std::string& id() const { return id_; }
   const boost::json::object& response() const { return response_; }
+  boost::json::object so_far() const;  // with what the open item holds
   const std::optional<ApiError>& failure() const { return failure_; }
 
  private:
@@ -77,6 +83,7 @@ class ResponseBuilder final : public ChatObserver {
   void begin_call(const chat::OutputEvent& event);
   void add_arguments(const std::string& text);
   boost::json::object place() const;
+  boost::json::object text_part() const;
 
   std::string id_ = new_id("resp_");
   boost::json::object response_;
@@ -95,32 +102,55 @@ class ResponseBuilder final : public ChatObserver {
   std::optional<ApiError> failure_;
 };
 
-// All responses of a server.
+// All responses of a server. Each belongs to the key it was asked for with (`owner`, see
+// Access::owner): other keys' requests find nothing.
 class Responses : public std::enable_shared_from_this<Responses> {
  public:
   explicit Responses(std::unique_ptr<ResponseStore> store) : store_(std::move(store)) {}
 
-  void create(const ServicePtr& service, const HttpRequest& request, const Writer& writer);
-  void get(const std::string& id, const Writer& writer);
-  void input_items(const std::string& id, std::string_view query, const Writer& writer);
-  void remove(const std::string& id, const Writer& writer);
-  void cancel(const std::string& id, const Writer& writer);
+  void create(const ServicePtr& service, const HttpRequest& request, const std::string& owner,
+              const Writer& writer);
+  // As it is now, or with "stream=true" its events.
+  void get(const std::string& id, const std::string& owner, std::string_view query,
+           const Writer& writer);
+  void input_items(const std::string& id, const std::string& owner, std::string_view query,
+                   const Writer& writer);
+  void remove(const std::string& id, const std::string& owner, const Writer& writer);
+  void cancel(const std::string& id, const std::string& owner, const Writer& writer);
   // No background response runs any more. Before the engine goes.
   void stop() { worker_.stop(); }
 
  private:
+  // One of the background has an executor of its own, the worker, and its events are kept.
+  struct Background {
+    std::shared_ptr<ResponseBuilder> builder;
+    std::shared_ptr<ResponseEvents> events;
+  };
   struct Running {
     ServicePtr service;
     std::vector<RequestId> ids;
-    bool background = false;
+    std::string owner;
+    std::optional<Background> background;
     bool forget = false;  // deleted meanwhile
   };
+  struct Begin;
   Answer<void> add_history(ResponsesRequest& request);
-  void save(const ResponsesRequest& request, const boost::json::object& response);
+  void tell_left_out(const ResponsesRequest& request);
+  void begin(const std::shared_ptr<Begin>& begin);
+  Answer<void> check_background();
+  void begin_background(const std::shared_ptr<Begin>& begin);
+  Status save(const ResponsesRequest& request, const boost::json::object& response,
+              const ResponseEvents* events = nullptr);
+  void save_last(const ResponsesRequest& request, boost::json::object response,
+                 const ResponseEvents* events);
   void ended(const ResponsesRequest& request, const boost::json::object& response);
+  std::optional<Background> background(const std::string& id, const std::string& owner,
+                                       bool cancel = false);
+  void stream(const std::string& id, const std::string& owner, std::uint64_t from,
+              const Writer& writer);
 
   std::unique_ptr<ResponseStore> store_;
-  SerialWorker worker_;  // runs background responses
+  SerialWorker worker_;  // the executor of background responses
   std::mutex mutex_;
   std::map<std::string, Running> running_;
   std::set<std::string> told_;  // types of tools that were left out, logged once

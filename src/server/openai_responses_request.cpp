@@ -447,10 +447,6 @@ Answer<void> read_ways(const json::object& body, ResponsesRequest& request) {
     constexpr std::array kOptions = {Field{"include_obfuscation", Use::harmless}};
     if (auto done = check_fields(**options, kOptions, "stream_options."); !done) return done;
   }
-  if (request.background && request.stream) {
-    return refuse(400, "background",
-                  "a background response is asked for again and not streamed; leave 'stream' out");
-  }
   if (request.background && !request.store) {
     return refuse(400, "store", "a background response must be stored; leave 'store' out");
   }

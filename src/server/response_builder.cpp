@@ -56,21 +56,25 @@ ResponseBuilder::ResponseBuilder(const ResponsesRequest& request, std::string mo
 }
 
 void ResponseBuilder::emit(std::string_view type, json::object data) {
-  json::object whole = {{"type", std::string(type)}, {"sequence_number", sequence_++}};
-  for (auto& [key, value] : data) whole[key] = std::move(value);
-  send_(type, whole);
+  send_(type, sequence_++, std::move(data));
 }
 
 void ResponseBuilder::begin() {
   emit("response.created", {{"response", response_}});
+  const bool queued = response_["status"] == "queued";
+  emit(queued ? "response.queued" : "response.in_progress", {{"response", response_}});
+}
+
+void ResponseBuilder::started(std::uint32_t) {
+  place_.ahead.reset();
+  if (response_["status"] != "queued") return;
+  response_["status"] = "in_progress";
   emit("response.in_progress", {{"response", response_}});
 }
 
 std::string ResponseBuilder::still_here() {
   return (place_.ahead ? place_.comment() : std::string()) +
-         sse_event("response.in_progress", {{"type", "response.in_progress"},
-                                            {"sequence_number", sequence_++},
-                                            {"response", response_}});
+         response_event("response.in_progress", sequence_++, {{"response", response_}});
 }
 
 // Members that say which part of the output an event is about.
@@ -102,6 +106,24 @@ void ResponseBuilder::open_item(std::string_view kind, json::object item) {
   emit("response.content_part.added", std::move(data));
 }
 
+// The open item's text as a part of its content.
+json::object ResponseBuilder::text_part() const {
+  if (open_ == kReasoning) return {{"type", "reasoning_text"}, {"text", text_}};
+  return {{"type", "output_text"},
+          {"text", text_},
+          {"annotations", json::array()},
+          {"logprobs", item_logprobs_}};
+}
+
+json::object ResponseBuilder::so_far() const {
+  json::object response = response_;
+  if (open_.empty()) return response;
+  json::object& item = response.at("output").get_array().back().get_object();
+  if (open_ == kReasoning || open_ == kMessage) item["content"] = json::array{text_part()};
+  if (open_ == kCall) item["arguments"] = text_;
+  return response;
+}
+
 // The done events, whose values are the deltas joined.
 void ResponseBuilder::close_item(std::string_view status) {
   if (open_.empty()) return;
@@ -111,14 +133,10 @@ void ResponseBuilder::close_item(std::string_view status) {
   if (open_ == kReasoning || open_ == kMessage) {
     const bool message = open_ == kMessage;
     data["content_index"] = 0;
-    json::object part = {{"type", message ? "output_text" : "reasoning_text"}, {"text", text_}};
+    json::object part = text_part();
     json::object done = data;
     done["text"] = text_;
-    if (message) {
-      done["logprobs"] = item_logprobs_;
-      part["annotations"] = json::array();
-      part["logprobs"] = item_logprobs_;
-    }
+    if (message) done["logprobs"] = item_logprobs_;
     emit(message ? "response.output_text.done" : "response.reasoning_text.done", std::move(done));
     data["part"] = part;
     emit("response.content_part.done", std::move(data));
@@ -166,11 +184,13 @@ void ResponseBuilder::add_text(std::string_view kind, const std::string& text) {
   text_ += text;
   json::object data = place();
   data["content_index"] = 0;
+  const bool message = kind == kMessage;
+  if (message) {
+    for (const json::value& one : pending_logprobs_) item_logprobs_.push_back(one);
+    data["logprobs"] = std::exchange(pending_logprobs_, {});
+  }
   data["delta"] = text;
-  if (kind == kReasoning) return emit("response.reasoning_text.delta", std::move(data));
-  for (const json::value& one : pending_logprobs_) item_logprobs_.push_back(one);
-  data["logprobs"] = std::exchange(pending_logprobs_, {});
-  emit("response.output_text.delta", std::move(data));
+  emit(message ? "response.output_text.delta" : "response.reasoning_text.delta", std::move(data));
 }
 
 void ResponseBuilder::begin_call(const OutputEvent& event) {

@@ -533,6 +533,33 @@ await any('30: responses in the order of their events', async () => {
   assert.equal((await ask({ previous_response_id: 'resp_none' })).status, 404);
 });
 
+await any('a background response is streamed, left and read on', async () => {
+  const body = { input: 'Count.', temperature: 0, max_output_tokens: 24, reasoning: { effort: 'none' } };
+  const begun = await fetch(`${real.url}/v1/responses`, {
+    method: 'POST', headers: real.headers(), body: JSON.stringify({ ...body, background: true, stream: true }),
+  });
+  assert.equal(begun.status, 200);
+  const reader = begun.body.getReader();
+  let start = '';
+  while (!start.includes('\n\n')) start += Buffer.from((await reader.read()).value).toString();
+  await reader.cancel(); // the client goes, the response does not
+  const { response: { id, status } } = JSON.parse(events(start)[0].data);
+  assert.equal(status, 'queued');
+  const whole = await real.get(`/v1/responses/${id}?stream=true`);
+  const all = events(whole.text).map((event) => JSON.parse(event.data));
+  assert.deepEqual(all.slice(0, 3).map((event) => event.type), ['response.created', 'response.queued', 'response.in_progress']);
+  all.forEach((event, i) => assert.equal(event.sequence_number, i));
+  assert.match(all.at(-1).type, /^response\.(completed|incomplete)$/);
+  const stored = (await real.get(`/v1/responses/${id}`)).json;
+  assert.deepEqual(all.at(-1).response, stored);
+  for (const after of [0, 3, all.length - 2]) {
+    const rest = await real.get(`/v1/responses/${id}?stream=true&starting_after=${after}`);
+    assert.deepEqual(events(rest.text).map((event) => JSON.parse(event.data)), all.slice(after + 1));
+  }
+  assert.equal((await real.get(`/v1/responses/${id}?starting_after=1`)).json.error.param, 'starting_after');
+  assert.equal((await real.post(`/v1/responses/${id}/cancel`, '{}')).json.status, stored.status);
+});
+
 await any('half-closed, slow and endless connections do not disturb others', async () => {
   const { hostname, port } = new URL(real.url);
   const net = await import('node:net');

@@ -1,5 +1,5 @@
 // The engine is killed (SIGKILL) or stopped (SIGSTOP) in every phase of a request: while it waits,
-// while its prompt is read, while it is decoded, at the end of the stream. Each time, seven answers in
+// while its prompt is read, while it is decoded, at the end of the stream. Each time, eight answers in
 // all dialects, streamed, whole and in the background, are under way: every one ends as its dialect
 // says, with its whole text or with an error after a beginning of it, and all counts are right.
 //
@@ -27,7 +27,7 @@ const random = (below) => {
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 // The answers: no word of one is in another.
-const names = ['ash', 'birch', 'cedar', 'elder', 'hazel', 'larch', 'maple'];
+const names = ['ash', 'birch', 'cedar', 'elder', 'hazel', 'larch', 'maple', 'willow'];
 const textOf = (name) => Array.from({ length: words }, (_, i) => `${name}${i}`).join(' ');
 const scripts = [
   { match: 'hold', text: 'held ', repeat: true, pace_ms: 1000 },
@@ -153,6 +153,11 @@ const dialects = [
   async (prompt, see) => {
     const answer = await stream('/v1/responses', { input: prompt }, see, takeResponse);
     assert.ok(answer.terminal || answer.error, 'no end');
+    return answer;
+  },
+  async (prompt, see) => {
+    const answer = await stream('/v1/responses', { input: prompt, background: true }, see, takeResponse);
+    assert.ok(answer.terminal, 'no end');
     return answer;
   },
   async (prompt) => {

@@ -281,6 +281,27 @@ await checks.run('a response runs in the background and is cancelled', async () 
   }
 });
 
+await checks.run('a background response is streamed again from where a client left it', async () => {
+  const request = {
+    model: 'any', input: 'Tell me a story about a lighthouse.', background: true, stream: true,
+    temperature: 0, max_output_tokens: 40,
+  };
+  let id;
+  let after;
+  const told = [];
+  for await (const event of await client.responses.create(request)) {
+    id ??= event.response?.id;
+    after = event.sequence_number;
+    if (event.type === 'response.output_item.added') break; // the client leaves
+  }
+  for await (const event of await client.responses.retrieve(id, { stream: true, starting_after: after })) {
+    assert.equal(event.sequence_number, after += 1);
+    told.push(event);
+  }
+  const response = await client.responses.retrieve(id);
+  assert.deepEqual(told.at(-1).response, JSON.parse(JSON.stringify({ ...response, output_text: undefined })));
+});
+
 await checks.run('a tool is called in a response', async () => {
   const response = await client.responses.create({
     model: 'any', input: toolRequest.messages, temperature: 0, max_output_tokens: 64,

@@ -1,6 +1,7 @@
 // OpenAI's Responses over real sockets, and the store under them.
 #include "server/openai_responses.h"
 
+#include <sqlite3.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -239,7 +240,11 @@ TEST_F(ResponsesTest, GetInputItemsAndDelete) {
   EXPECT_EQ(text_of(list("?order=asc&after=mine").at("data").at(0).at("content")), "c");
   for (const char* query : {"?limit=0", "?limit=101", "?limit=x", "?order=up", "?after=none"})
     EXPECT_EQ(client().get(path + "/input_items" + query).status, 400u) << query;
-  EXPECT_EQ(client().get(path + "?stream=true").status, 400u);
+  for (const char* query : {"?stream=true", "?stream=perhaps"})
+    EXPECT_EQ(error_of(client().get(path + query), "param"), "stream") << query;
+  for (const char* query : {"?starting_after=3", "?stream=true&starting_after=-1",
+                            "?stream=true&starting_after=99999999999999999999"})
+    EXPECT_EQ(error_of(client().get(path + query), "param"), "starting_after") << query;
   EXPECT_EQ(send("DELETE " + path).json().at("deleted").as_bool(), true);
   EXPECT_EQ(client().get(path).status, 404u);
   EXPECT_EQ(send("DELETE " + path).status, 404u);
@@ -284,6 +289,280 @@ TEST_F(ResponsesTest, BackgroundOutlivesItsConnection) {
   EXPECT_EQ(text_of(wait_for(id).at("status")), "completed");
 }
 
+// Events of the background ------------------------------------------------------------------
+
+// The events of a stream from the one numbered `from` on; numbers must have no gaps.
+std::vector<std::string> blocks_of(const std::string& body, std::int64_t from) {
+  std::vector<std::string> blocks;
+  for (std::size_t at = 0; at < body.size();) {
+    const std::size_t end = std::min(body.find("\n\n", at), body.size());
+    const std::string block = body.substr(at, end - at);
+    at = end + 2;
+    if (block.starts_with(":")) continue;  // a sign of life
+    blocks.push_back(block);
+    const json::value data = json::parse(block.substr(block.find("\ndata: ") + 7));
+    EXPECT_EQ(data.at("sequence_number").as_int64(), from++) << block;
+  }
+  return blocks;
+}
+
+std::string id_in(const std::string& body) {
+  const std::size_t at = body.find("\"resp_") + 1;
+  return body.substr(at, body.find('"', at) - at);
+}
+
+TEST_F(ResponsesTest, ABackgroundStreamHasEveryStepAndIsTheSameWheneverItIsRead) {
+  engine_->script({{.text = kCall, .wait = 30ms}});
+  const RawResponse live = ask(kFunction + R"(,"background":true,"stream":true)");
+  ASSERT_EQ(live.status, 200u) << live.body;
+  const auto events = blocks_of(live.body, 0);
+  ASSERT_GT(events.size(), 8u);
+  EXPECT_THAT(events[0], ::testing::StartsWith("event: response.created\n"));
+  EXPECT_THAT(events[1], ::testing::StartsWith("event: response.queued\n"));
+  EXPECT_THAT(events[2], ::testing::StartsWith("event: response.in_progress\n"));
+  EXPECT_THAT(events[2], HasSubstr(R"("status":"in_progress")"));
+  EXPECT_THAT(events.back(), ::testing::StartsWith("event: response.completed\n"));
+  std::string arguments;
+  for (const std::string& event : events) {
+    if (!event.starts_with("event: response.function_call_arguments.delta")) continue;
+    arguments += text_of(json::parse(event.substr(event.find("data: ") + 6)).at("delta"));
+  }
+  EXPECT_EQ(json::parse(arguments), json::value({{"city", "Oslo"}, {"days", 3}}));
+  const std::string path = "/v1/responses/" + id_in(live.body);
+  EXPECT_EQ(client().get(path).json(),
+            json::parse(events.back().substr(events.back().find("data: ") + 6)).at("response"));
+  EXPECT_EQ(client().get(path + "?stream=true").body, live.body);
+  for (std::size_t after = 0; after < events.size(); ++after) {
+    const auto rest =
+        blocks_of(client().get(fmt::format("{}?stream=true&starting_after={}", path, after)).body,
+                  static_cast<std::int64_t>(after) + 1);
+    EXPECT_EQ(rest,
+              std::vector(events.begin() + static_cast<std::ptrdiff_t>(after) + 1, events.end()));
+  }
+  EXPECT_EQ(client().get(path + "?stream=true&starting_after=100000").body, "");
+}
+
+TEST_F(ResponsesTest, ABackgroundStreamGoesOnWithoutItsClientAndIsReadOnLive) {
+  engine_->script({{.text = "</think>\n\nword word ", .pace = 1ms, .endless = true}});
+  std::string begun;
+  {
+    RawClient one = client();
+    const std::string text = R"({"input":"x","background":true,"stream":true})";
+    one.send("POST /v1/responses HTTP/1.1\r\nContent-Length: " + std::to_string(text.size()) +
+             "\r\n\r\n" + text);
+    ASSERT_TRUE(one.wait_for("output_text.delta"));
+    begun = one.input();
+    one.close();
+  }
+  const std::string path = "/v1/responses/" + id_in(begun);
+  // It goes on, and shows what it has written.
+  const auto text = [&] {
+    const json::value body = client().get(path).json();
+    EXPECT_EQ(text_of(body.at("status")), "in_progress");
+    return text_of(body.at("output").at(0).at("content").at(0).at("text"));
+  };
+  const std::string early = text();
+  EXPECT_THAT(early, ::testing::StartsWith("word"));
+  for (int i = 0; i < 1000 && text().size() == early.size(); ++i) std::this_thread::sleep_for(1ms);
+  EXPECT_GT(text().size(), early.size());
+  // Two clients, one from the middle; both see the end.
+  RawClient all = client(), some = client();
+  all.send("GET " + path + "?stream=true HTTP/1.1\r\n\r\n");
+  some.send("GET " + path + "?stream=true&starting_after=4 HTTP/1.1\r\n\r\n");
+  ASSERT_TRUE(some.wait_for("output_text.delta"));
+  EXPECT_EQ(client().post(path + "/cancel", "").status, 200u);
+  const auto whole = blocks_of(all.read_response().body, 0);
+  EXPECT_EQ(blocks_of(some.read_response().body, 5), std::vector(whole.begin() + 5, whole.end()));
+  EXPECT_THAT(whole.back(), HasSubstr(R"("status":"cancelled")"));
+  EXPECT_EQ(text_of(wait_for(id_in(begun)).at("status")), "cancelled");
+  const auto stored = blocks_of(client().get(path + "?stream=true").body, 0);
+  EXPECT_EQ(whole, stored);
+  const json::value body = client().get(path).json();
+  std::string joined;
+  for (const std::string& event : stored) {
+    if (!event.starts_with("event: response.output_text.delta")) continue;
+    joined += text_of(json::parse(event.substr(event.find("data: ") + 6)).at("delta"));
+  }
+  EXPECT_EQ(text_of(body.at("output").at(0).at("content").at(0).at("text")), joined);
+}
+
+TEST_F(ResponsesTest, AServerThatStopsEndsBackgroundStreamsWithAFailure) {
+  engine_->script({{.text = "</think>\n\nword ", .pace = 1ms, .endless = true}});
+  RawClient one = client();
+  const std::string text = R"({"input":"x","background":true,"stream":true})";
+  one.send("POST /v1/responses HTTP/1.1\r\nContent-Length: " + std::to_string(text.size()) +
+           "\r\n\r\n" + text);
+  ASSERT_TRUE(one.wait_for("output_text.delta"));
+  service_->cut();
+  const auto events = blocks_of(one.read_response().body, 0);
+  EXPECT_THAT(events.back(), ::testing::StartsWith("event: response.failed\n"));
+  EXPECT_THAT(events.back(), HasSubstr("the server is stopping"));
+}
+
+TEST_F(ResponsesTest, AClientThatReadsNothingHoldsUpNobody) {
+  engine_->script({{.text = "</think>\n\n" + std::string(4000, 'x'), .bytes = true}});
+  RawClient lazy = client();
+  lazy.receive_buffer(32 * 1024);
+  const std::string text =
+      R"({"input":"x","background":true,"stream":true,"max_output_tokens":1900})";
+  lazy.send("POST /v1/responses HTTP/1.1\r\nContent-Length: " + std::to_string(text.size()) +
+            "\r\n\r\n" + text);
+  ASSERT_TRUE(lazy.wait_for("\"resp_"));
+  const json::value done = wait_for(id_in(lazy.input().substr(lazy.input().find("\"resp_"))));
+  EXPECT_EQ(text_of(done.at("status")), "incomplete");
+  EXPECT_THAT(blocks_of(lazy.read_response().body, 0).back(),
+              ::testing::StartsWith("event: response.incomplete\n"));
+}
+
+TEST_F(ResponsesTest, OtherKeysFindNothing) {
+  ApiOptions options;
+  options.access.keys = {"one", "two"};
+  rebuild(std::move(options));
+  engine_->script({{.text = "</think>\n\nDone."}});
+  const auto as = [](const std::string& key) {
+    return "Content-Type: application/json\r\nAuthorization: Bearer " + key + "\r\n";
+  };
+  const std::string id = text_of(
+      send("POST /v1/responses", as("one"), R"({"input":"x","background":true})").json().at("id"));
+  const std::string path = "/v1/responses/" + id;
+  for (int i = 0; i < 1000; ++i) {
+    if (text_of(send("GET " + path, as("one")).json().at("status")) == "completed") break;
+    std::this_thread::sleep_for(2ms);
+  }
+  EXPECT_EQ(send("GET " + path, as("two")).status, 404u);
+  EXPECT_EQ(send("GET " + path + "?stream=true", as("two")).status, 404u);
+  EXPECT_EQ(send("GET " + path + "/input_items", as("two")).status, 404u);
+  EXPECT_EQ(send("POST " + path + "/cancel", as("two")).status, 404u);
+  EXPECT_EQ(send("DELETE " + path, as("two")).status, 404u);
+  const std::string more = R"({"input":"y","previous_response_id":")" + id + "\"}";
+  EXPECT_EQ(send("POST /v1/responses", as("two"), more).status, 404u);
+  EXPECT_EQ(send("POST /v1/responses", as("one"), more).status, 200u);
+  EXPECT_EQ(send("GET " + path + "?stream=true", as("one")).status, 200u);
+  EXPECT_EQ(send("DELETE " + path, as("one")).status, 200u);
+}
+
+TEST_F(ResponsesTest, OfOneThatAKilledServerRanTheEndIsToldAfterwards) {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / fmt::format("strata-killed-{}.sqlite", ::getpid()))
+          .string();
+  std::filesystem::remove(path);
+  ASSERT_TRUE(ResponseStore::open(path).value()->put(
+      {"resp_1", "", "", R"({"id":"resp_1","status":"in_progress","background":true,"output":[]})",
+       "[]", ""},
+      std::time(nullptr)));
+  ApiOptions options;
+  options.responses = std::make_shared<Responses>(ResponseStore::open(path).value());
+  rebuild(std::move(options));
+  EXPECT_EQ(text_of(client().get("/v1/responses/resp_1").json().at("status")), "failed");
+  const auto events =
+      blocks_of(client().get("/v1/responses/resp_1?stream=true&starting_after=41").body, 42);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_THAT(events[0], ::testing::StartsWith("event: response.failed\n"));
+  EXPECT_THAT(events[0], HasSubstr("the server stopped before the response was complete"));
+  rebuild({});
+  std::filesystem::remove(path);
+}
+
+// A connection whose system takes bytes when the test says so.
+class ManualWriter final : public ResponseWriter {
+ public:
+  void send(HttpResponse) override {}
+  void begin_stream(HttpResponse, KeepAlive) override {}
+  void write(std::string piece) override { written += piece; }
+  void end_stream() override { ended = true; }
+  void when_sent(std::function<void()> function) override { sent_ = std::move(function); }
+  void on_close(std::function<void()> function) override { close_ = std::move(function); }
+  void post(std::function<void()> function) override { posted_.push_back(std::move(function)); }
+  void run() {
+    while (!posted_.empty()) {
+      const auto function = std::move(posted_.front());
+      posted_.erase(posted_.begin());
+      function();
+    }
+  }
+  void take() {
+    if (const auto function = std::exchange(sent_, nullptr)) function();
+    run();
+  }
+  void leave() {
+    close_ = nullptr;
+    sent_ = nullptr;
+  }
+  std::string written;
+  bool ended = false;
+
+ private:
+  std::function<void()> sent_, close_;
+  std::vector<std::function<void()>> posted_;
+};
+
+void add_word(ResponseEvents& events, int number) {
+  events.add(
+      "response.output_text.delta",
+      {{"item_id", "msg_1"}, {"logprobs", json::array()}, {"delta", fmt::format("{} ", number)}});
+}
+
+TEST(ResponseEvents, ASlowReaderIsBehindAndGoesOn) {
+  const auto events = std::make_shared<ResponseEvents>();
+  const auto writer = std::make_shared<ManualWriter>();
+  add_word(*events, 0);
+  events->stream(writer, 0);
+  writer->run();
+  const std::size_t one = writer->written.size();
+  EXPECT_GT(one, 0u);
+  for (int i = 1; i < 2000; ++i) add_word(*events, i);
+  writer->run();
+  EXPECT_EQ(writer->written.size(), one) << "nothing is written before the last was taken";
+  writer->take();
+  EXPECT_GT(writer->written.size(), one);
+  EXPECT_LT(writer->written.size(), one + 100'000) << "a bounded piece at a time";
+  events->end();
+  for (int i = 0; i < 20 && !writer->ended; ++i) writer->take();
+  EXPECT_TRUE(writer->ended);
+  EXPECT_EQ(events_of(writer->written).size(), 2000u);
+  writer->leave();
+}
+
+TEST(ResponseEvents, AReaderThatFallsTooFarBehindIsToldSo) {
+  const auto events = std::make_shared<ResponseEvents>(10'000);
+  const auto writer = std::make_shared<ManualWriter>();
+  add_word(*events, 0);
+  events->stream(writer, 0);
+  writer->run();
+  for (int i = 1; i < 2000; ++i) add_word(*events, i);
+  writer->take();
+  EXPECT_TRUE(writer->ended);
+  const auto told = events_of(writer->written);
+  ASSERT_EQ(told.size(), 2u);
+  EXPECT_EQ(text_of(told[1].at("type")), "error");
+  EXPECT_EQ(text_of(told[1].at("code")), "events_lost");
+  writer->leave();
+}
+
+TEST(ResponseEvents, AreBoundedAndTellWhatIsGone) {
+  ResponseEvents events(10'000);
+  for (int i = 0; i < 1000; ++i) {
+    events.add("response.output_text.delta", {{"item_id", i < 990 ? "msg_1" : "msg_2"},
+                                              {"logprobs", json::array()},
+                                              {"delta", fmt::format("{} ", i)}});
+  }
+  EXPECT_EQ(events.next(), 1000u);
+  EXPECT_GT(events.first(), 500u);
+  EXPECT_LT(events.first(), 999u);
+  const auto again = ResponseEvents::from(events.stored()).value();
+  EXPECT_EQ(again->first(), events.first());
+  EXPECT_EQ(again->next(), 1000u);
+  EXPECT_EQ(again->stored(), events.stored());
+  const std::string text = events.stored();
+  for (std::size_t cut = 0; cut < text.size(); cut += 7)
+    EXPECT_FALSE(ResponseEvents::from(text.substr(0, cut)));
+  for (const char* bad : {"[]", "{}", R"({"first":-1,"frames":[],"events":[]})",
+                          R"({"first":0,"frames":[["a"]],"events":[]})",
+                          R"({"first":0,"frames":[["a","{}"]],"events":[1]})",
+                          R"({"first":0,"frames":[["a","{}"]],"events":["x"]})"})
+    EXPECT_FALSE(ResponseEvents::from(bad)) << bad;
+}
+
 TEST_F(ResponsesTest, RefusesByName) {
   const std::pair<const char*, const char*> table[] = {
       {R"({})", "input"},
@@ -303,7 +582,6 @@ TEST_F(ResponsesTest, RefusesByName) {
       {R"({"input":"x","tool_choice":"required"})", "tool_choice"},
       {R"({"input":"x","metadata":{"a":5}})", "metadata"},
       {R"({"input":"x","include":["file_search_call.results"]})", "include"},
-      {R"({"input":"x","background":true,"stream":true})", "background"},
       {R"({"input":"x","background":true,"store":false})", "store"},
       {R"({"input":"x","reasoning":{"effort":"huge"}})", "reasoning.effort"},
       {R"({"input":"x","max_output_tokens":-5})", "max_output_tokens"},
@@ -338,14 +616,14 @@ TEST_F(ResponsesTest, LogprobsAndEncryptedReasoningWhenIncluded) {
 
 StoredResponse stored(const std::string& id, const std::string& previous = "",
                       const std::string& status = "completed") {
-  return {id, previous, R"({"id":")" + id + R"(","status":")" + status + "\"}", "[]"};
+  return {id, "", previous, R"({"id":")" + id + R"(","status":")" + status + "\"}", "[]", ""};
 }
 
 TEST(ResponseStore, ForgetsWhatExpires) {
   auto store = ResponseStore::open("", {.lifetime = 100}).value();
   ASSERT_TRUE(store->put(stored("a"), 1000));
-  EXPECT_TRUE(store->get("a", 1099));
-  EXPECT_EQ(store->get("a", 1100).error().code, ErrorCode::not_found);
+  EXPECT_TRUE(store->get("a", "", 1099));
+  EXPECT_EQ(store->get("a", "", 1100).error().code, ErrorCode::not_found);
   ASSERT_TRUE(store->put(stored("b"), 1200));
   EXPECT_EQ(store->count().value(), 1u);
 }
@@ -354,8 +632,8 @@ TEST(ResponseStore, HasBounds) {
   auto store = ResponseStore::open("", {.responses = 10}).value();
   for (int i = 0; i < 50; ++i) ASSERT_TRUE(store->put(stored(fmt::format("r{}", i)), i));
   EXPECT_LE(store->count().value(), 10u);
-  EXPECT_TRUE(store->get("r49", 50));
-  EXPECT_FALSE(store->get("r0", 50));
+  EXPECT_TRUE(store->get("r49", "", 50));
+  EXPECT_FALSE(store->get("r0", "", 50));
   store = ResponseStore::open("", {.bytes = 1000}).value();
   StoredResponse large = stored("x");
   large.input = std::string(2000, ' ');
@@ -369,14 +647,14 @@ TEST(ResponseStore, ChainsFromTheOldestAndRefusesGapsAndCircles) {
   ASSERT_TRUE(store->put(stored("a"), 1));
   ASSERT_TRUE(store->put(stored("b", "a"), 1));
   ASSERT_TRUE(store->put(stored("c", "b"), 1));
-  const auto chain = store->chain("c", 2).value();
+  const auto chain = store->chain("c", "", 2).value();
   ASSERT_EQ(chain.size(), 3u);
   EXPECT_EQ(chain[0].id, "a");
-  ASSERT_TRUE(store->remove("b"));
-  EXPECT_THAT(store->chain("c", 2).error().message, HasSubstr("no response 'b'"));
+  ASSERT_TRUE(store->remove("b", ""));
+  EXPECT_THAT(store->chain("c", "", 2).error().message, HasSubstr("no response 'b'"));
   ASSERT_TRUE(store->put(stored("x", "y"), 1));
   ASSERT_TRUE(store->put(stored("y", "x"), 1));
-  EXPECT_EQ(store->chain("x", 2).error().code, ErrorCode::exhausted);
+  EXPECT_EQ(store->chain("x", "", 2).error().code, ErrorCode::exhausted);
 }
 
 class StoreFile : public ::testing::Test {
@@ -401,10 +679,36 @@ TEST_F(StoreFile, SurvivesARestartAndFailsWhatWasOnItsWay) {
     EXPECT_EQ(second.error().code, ErrorCode::unavailable);
   }
   auto store = ResponseStore::open(path_).value();
-  EXPECT_THAT(store->get("a", 2).value().body, HasSubstr("completed"));
-  const json::value failed = json::parse(store->get("b", 2).value().body);
+  EXPECT_THAT(store->get("a", "", 2).value().body, HasSubstr("completed"));
+  const json::value failed = json::parse(store->get("b", "", 2).value().body);
   EXPECT_EQ(text_of(failed.at("status")), "failed");
   EXPECT_EQ(text_of(failed.at("error").at("code")), "server_error");
+}
+
+TEST_F(StoreFile, TakesOverWhatTheFirstVersionWrote) {
+  {
+    sqlite3* file = nullptr;
+    ASSERT_EQ(sqlite3_open(path_.c_str(), &file), SQLITE_OK);
+    EXPECT_EQ(
+        sqlite3_exec(file,
+                     "PRAGMA application_id=1400140385; PRAGMA user_version=1;"
+                     "CREATE TABLE responses (id TEXT PRIMARY KEY, created INTEGER, expires "
+                     "INTEGER, previous TEXT, body TEXT, input TEXT, bytes INTEGER);"
+                     "INSERT INTO responses VALUES('a',1,1000,'','{\"status\":\"completed\"}',"
+                     "'[]',2);",
+                     nullptr, nullptr, nullptr),
+        SQLITE_OK);
+    sqlite3_close(file);
+  }
+  for (int i = 0; i < 2; ++i) {
+    auto store = ResponseStore::open(path_).value();
+    EXPECT_TRUE(store->get("a", "", 2));
+    EXPECT_FALSE(store->get("a", "someone", 2));
+    EXPECT_EQ(store->events("a", "", 2).value(), "");
+    ASSERT_TRUE(store->put({"b", "me", "", "{}", "[]", "told"}, 3));
+    EXPECT_EQ(store->events("b", "me", 4).value(), "told");
+    EXPECT_FALSE(store->events("b", "", 4));
+  }
 }
 
 TEST_F(StoreFile, TouchesNothingOfOthers) {

@@ -151,7 +151,7 @@ export const wrongResponses = over({ input: 'hi' }, [
   { input: [{ type: 'function_call', call_id: 'a', name: 5, arguments: '{}' }] }, { input: [{ type: 'function_call_output' }] },
   { instructions: 5 }, { tools: 'x' }, { tools: [5] }, { tools: [{ type: 'function' }] }, { tools: [{ type: 'teleport' }] },
   { tools: [{ type: 'function', name: 'f', parameters: [] }] }, { tool_choice: 5 }, { max_output_tokens: 'x' }, { max_output_tokens: -5 },
-  { temperature: 'x' }, { top_p: 9 }, { stream: 'x' }, { background: 'x' }, { background: true, stream: true }, { store: 5 },
+  { temperature: 'x' }, { top_p: 9 }, { stream: 'x' }, { background: 'x' }, { background: true, store: false }, { store: 5 },
   { include: 'x' }, { include: ['everything'] }, { reasoning: 5 }, { reasoning: { effort: 'huge' } }, { text: { format: { type: 'yaml' } } },
   { truncation: 'auto' }, { previous_response_id: 5 }, { metadata: 5 }, { metadata: { a: 5 } }, { unheard_of: 1 },
 ]);
