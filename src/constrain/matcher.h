@@ -70,8 +70,13 @@ inline bool allows(Mask mask, TokenId id) {
 class Matcher {
  public:
   // `ends`: the tokens that end an answer. They are allowed where the text may end, and only there,
-  // and accepting one changes nothing.
+  // and accepting one changes nothing but accepted().
   Matcher(std::shared_ptr<const CompiledGrammar> grammar, std::vector<TokenId> ends);
+  Matcher(const Matcher&);
+  Matcher& operator=(const Matcher&);
+  Matcher(Matcher&&) noexcept;
+  Matcher& operator=(Matcher&&) noexcept;
+  ~Matcher();
 
   // Tokens that can come next; never all zero while every accepted token was allowed. If the limit
   // of parallel readings or of depth leaves none, the ends are allowed and stuck() says so.
@@ -87,7 +92,7 @@ class Matcher {
 
  private:
   struct Impl;
-  std::shared_ptr<Impl> impl_;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace strata::constrain
