@@ -150,7 +150,8 @@ struct Calls {
 
 class CallGraph {
  public:
-  explicit CallGraph(const Grammar& grammar) : grammar_(grammar), seen_(grammar.nodes().size(), 0) {}
+  explicit CallGraph(const Grammar& grammar)
+      : grammar_(grammar), seen_(grammar.nodes().size(), 0) {}
 
   // Rules called from an expression, each once.
   std::vector<std::uint32_t> from(Grammar::Expr expr) {

@@ -68,7 +68,8 @@ class Closure {
 // Where rules begin with calls of rules.
 class LeftCalls {
  public:
-  LeftCalls(const Nfa& nfa, Closure& closure) : starts_(nfa.rules.size()), circle_(nfa.rules.size()) {
+  LeftCalls(const Nfa& nfa, Closure& closure)
+      : starts_(nfa.rules.size()), circle_(nfa.rules.size()) {
     std::vector<Set> calls(nfa.rules.size());
     for (std::size_t r = 0; r < nfa.rules.size(); ++r) {
       closure.close({nfa.rules[r].start}, Nfa::kNone, starts_[r]);
@@ -143,9 +144,8 @@ class LeftCalls {
       members.push_back(member);
       order_.push_back(member);
     }
-    circular_.push_back(members.size() > 1 ||
-                        std::find(calls[rule].begin(), calls[rule].end(), rule) !=
-                            calls[rule].end());
+    circular_.push_back(members.size() > 1 || std::find(calls[rule].begin(), calls[rule].end(),
+                                                        rule) != calls[rule].end());
     members_.push_back(std::move(members));
   }
 
@@ -292,9 +292,8 @@ class Determiniser {
       else
         ranges.push_back({classes_.first(c), classes_.last(c), to});
     }
-    write_labels(calls_, [&](std::uint32_t label, std::uint32_t to) {
-      out_.calls.push_back({label, to});
-    });
+    write_labels(calls_,
+                 [&](std::uint32_t label, std::uint32_t to) { out_.calls.push_back({label, to}); });
     write_labels(tokens_, [&](std::uint32_t label, std::uint32_t to) {
       out_.token_edges.push_back({label, to});
     });

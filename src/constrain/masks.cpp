@@ -6,7 +6,8 @@ namespace strata::constrain {
 namespace {
 
 void set(std::span<std::uint64_t> mask, TokenId id) {
-  mask[static_cast<std::size_t>(id) / 64] |= std::uint64_t{1} << (static_cast<std::size_t>(id) % 64);
+  mask[static_cast<std::size_t>(id) / 64] |= std::uint64_t{1}
+                                             << (static_cast<std::size_t>(id) % 64);
 }
 
 void add_tokens(const Automata& automata, const Readings& readings, std::size_t vocabulary,

@@ -31,8 +31,7 @@ Result<std::shared_ptr<const CompiledGrammar>> CompiledGrammar::compile(
   STRATA_ASSIGN(const Analysis analysis, analyse(grammar));
   if (!analysis.finite.node[static_cast<std::uint32_t>(*grammar.root())])
     return fail(ErrorCode::invalid_argument, "the constraint allows no text at all");
-  STRATA_ASSIGN(const Nfa nfa,
-                build_nfa(grammar, analysis, limits, vocabulary->size(), deadline));
+  STRATA_ASSIGN(const Nfa nfa, build_nfa(grammar, analysis, limits, vocabulary->size(), deadline));
   auto tables = std::make_unique<Tables>();
   STRATA_ASSIGN(tables->automata, determinise(nfa, limits, deadline));
   tables->vocabulary = std::move(vocabulary);

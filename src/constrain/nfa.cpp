@@ -11,7 +11,7 @@ using Node = Grammar::Node;
 using Kind = Node::Kind;
 using Expr = Grammar::Expr;
 
-constexpr std::uint32_t kSmallRule = 256;    // states; written where it is called
+constexpr std::uint32_t kSmallRule = 256;     // states; written where it is called
 constexpr std::uint32_t kMaxNesting = 1'000;  // of expressions and rules inside each other
 
 std::uint32_t index(Expr expr) {
@@ -65,8 +65,9 @@ class Plan {
     for (std::size_t i = times.size(); i-- > 0;) {
       const Node& node = grammar_.nodes()[i];
       if (times[i] == 0) continue;
-      if (node.kind == Kind::call) sites_[node.first] = std::min<std::uint64_t>(
-          sites_[node.first] + times[i], std::uint64_t{1} << 40);
+      if (node.kind == Kind::call)
+        sites_[node.first] =
+            std::min<std::uint64_t>(sites_[node.first] + times[i], std::uint64_t{1} << 40);
       if (node.kind != Kind::sequence && node.kind != Kind::choice && node.kind != Kind::repeat)
         continue;
       const std::uint64_t each = node.kind == Kind::repeat ? copies(node) : 1;
@@ -163,8 +164,8 @@ class Builder {
  private:
   Status add_rule(const std::string& name, Expr body) {
     name_ = name;
-    if (plan_.size(body) > limits_.states || nfa_.states.size() + plan_.size(body) >
-                                                 std::size_t{2} * limits_.states) {
+    if (plan_.size(body) > limits_.states ||
+        nfa_.states.size() + plan_.size(body) > std::size_t{2} * limits_.states) {
       return fail(ErrorCode::exhausted,
                   "the rule '{}' needs more than the limit of {} states; use smaller repetitions",
                   name, limits_.states);
@@ -325,8 +326,8 @@ bool TokenSet::contains(TokenId id) const {
   return std::binary_search(ids.begin(), ids.end(), id) != except;
 }
 
-Result<Nfa> build_nfa(const Grammar& grammar, const Analysis& analysis,
-                      const CompileLimits& limits, std::size_t vocabulary, Deadline& deadline) {
+Result<Nfa> build_nfa(const Grammar& grammar, const Analysis& analysis, const CompileLimits& limits,
+                      std::size_t vocabulary, Deadline& deadline) {
   return Builder(grammar, analysis, limits, vocabulary, deadline).build();
 }
 

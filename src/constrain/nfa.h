@@ -70,7 +70,7 @@ struct Nfa {
 
 // Rules that are small or called once are written where they are called. A rule never matches the
 // empty text when it is called, as the callers may pass it by.
-Result<Nfa> build_nfa(const Grammar& grammar, const Analysis& analysis,
-                      const CompileLimits& limits, std::size_t vocabulary, Deadline& deadline);
+Result<Nfa> build_nfa(const Grammar& grammar, const Analysis& analysis, const CompileLimits& limits,
+                      std::size_t vocabulary, Deadline& deadline);
 
 }  // namespace strata::constrain

@@ -188,7 +188,8 @@ std::uint32_t Stacks::entry(std::vector<Reading>& places) {
               .count = static_cast<std::uint32_t>(places.size()),
               .depth = 0,
               .hash = hash};
-  for (const Reading& it : places) fresh.depth = std::max(fresh.depth, entries_[it.stack].depth + 1);
+  for (const Reading& it : places)
+    fresh.depth = std::max(fresh.depth, entries_[it.stack].depth + 1);
   places_.insert(places_.end(), places.begin(), places.end());
   entries_.push_back(fresh);
   slots_[slot] = number;

@@ -63,8 +63,8 @@ Result<std::shared_ptr<const Vocabulary>> Vocabulary::make(std::vector<std::stri
   if (bytes > kMaxTextBytes)
     return fail(ErrorCode::exhausted, "the texts of the vocabulary have {} bytes", bytes);
   std::sort(trie->tokens.begin(), trie->tokens.end(), [&](TokenId a, TokenId b) {
-    const int order = trie->texts[static_cast<std::size_t>(a)].compare(
-        trie->texts[static_cast<std::size_t>(b)]);
+    const int order =
+        trie->texts[static_cast<std::size_t>(a)].compare(trie->texts[static_cast<std::size_t>(b)]);
     return order != 0 ? order < 0 : a < b;
   });
   build(*trie);
