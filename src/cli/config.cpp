@@ -91,6 +91,9 @@ constexpr std::array kKeys = {
               0, PromptEncoder::kMostReplies},
     ConfigKey{"parity", Type::flag, "Pin every default that changes output, for evaluations"},
     ConfigKey{"responses_db", Type::path, "File that keeps responses; empty: in memory"},
+    ConfigKey{"chats_db", Type::path, "File that keeps chats; empty: in memory"},
+    ConfigKey{"chats_max", Type::number, "Chats kept, 0 to keep none", 0, 10'000'000},
+    ConfigKey{"chats_mib", Type::number, "MiB for them", 1, 1'048'576},
     ConfigKey{"body_mib", Type::number, "Largest body of a request", 1, 4096},
     ConfigKey{"connections", Type::number, "Connections open at once", 1, 100'000},
     ConfigKey{"log_level", Type::text, "trace, debug, info, warning, error or off"},
@@ -113,6 +116,8 @@ json::value built_in(std::string_view name) {
   if (name == "engine_silence_s") return 60;
   if (name == "encoder_entries" || name == "encoder_replies") return 4;
   if (name == "encoder_mib") return 64;
+  if (name == "chats_max") return 10'000;
+  if (name == "chats_mib") return 256;
   if (name == "body_mib") return 16;
   if (name == "connections") return 1024;
   if (name == "log_level") return "info";

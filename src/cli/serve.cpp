@@ -24,6 +24,7 @@
 #include "cli/version.h"
 #include "engine/engine.h"
 #include "server/api.h"
+#include "server/chats.h"
 #include "server/engine_process.h"
 #include "server/http.h"
 #include "server/openai_responses.h"
@@ -124,6 +125,14 @@ Result<server::ApiOptions> api_options(const Config& config) {
   options.access.cors_origins = config.list("cors_origins");
   STRATA_ASSIGN(auto store, server::ResponseStore::open(config.text("responses_db")));
   options.responses = std::make_shared<server::Responses>(std::move(store));
+  std::unique_ptr<server::ChatStore> chats;
+  if (const std::int64_t most = config.number("chats_max"); most > 0) {
+    server::ChatLimits limits;
+    limits.chats = static_cast<std::uint64_t>(most);
+    limits.bytes = static_cast<std::uint64_t>(config.number("chats_mib")) << 20;
+    STRATA_ASSIGN(chats, server::ChatStore::open(config.text("chats_db"), limits));
+  }
+  options.chats = std::make_shared<server::Chats>(std::move(chats));
   return options;
 }
 

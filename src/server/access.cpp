@@ -207,7 +207,7 @@ std::vector<std::pair<std::string, std::string>> Access::cors_headers(const Http
   if (origin == nullptr || !contains(rules_.cors_origins, *origin)) return headers;
   headers.emplace_back("Access-Control-Allow-Origin", *origin);
   if (!preflight) return headers;
-  headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
+  headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, PUT, DELETE, OPTIONS");
   if (const std::string* asked = request.header("Access-Control-Request-Headers")) {
     headers.emplace_back("Access-Control-Allow-Headers", *asked);
   }

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "server/anthropic.h"
+#include "server/chats.h"
 #include "server/control_api.h"
 #include "server/openai_chat.h"
 #include "server/openai_completions.h"
@@ -26,6 +27,7 @@ struct Call {
   const Writer& writer;
   const std::string owner;  // as Access::owner
   const std::shared_ptr<Responses>& responses;
+  const std::shared_ptr<Chats>& chats;
 
   const ServicePtr& service() const { return context.service; }
 };
@@ -45,6 +47,7 @@ void send_error(ResponseWriter& writer, const ApiError& error, std::string_view 
 
 constexpr std::string_view kModelPrefix = "/v1/models/";
 constexpr std::string_view kResponsePrefix = "/v1/responses/";
+constexpr std::string_view kChatPrefix = "/v1/chats/";
 constexpr std::string_view kSlotPrefix = "/slots/";
 
 ApiError no_such_model() {
@@ -127,6 +130,24 @@ void delete_response(const Call& call) {
 void cancel_response(const Call& call) {
   call.responses->cancel(stored_name(call.request.path).first, call.owner, call.writer);
 }
+void list_chats(const Call& call) {
+  call.chats->list(call.owner, call.request.query, call.writer);
+}
+void add_chat(const Call& call) {
+  call.chats->add(call.owner, call.request.body, call.writer);
+}
+std::string chat_id(const Call& call) {
+  return percent_decoded(std::string_view(call.request.path).substr(kChatPrefix.size()));
+}
+void get_chat(const Call& call) {
+  call.chats->get(call.owner, chat_id(call), call.writer);
+}
+void change_chat(const Call& call) {
+  call.chats->change(call.owner, chat_id(call), call.request.body, call.writer);
+}
+void remove_chat(const Call& call) {
+  call.chats->remove(call.owner, chat_id(call), call.writer);
+}
 void messages(const Call& call) {
   serve_anthropic_messages(call.service(), call.request, call.writer);
 }
@@ -157,6 +178,7 @@ struct Route {
   void (*serve)(const Call&);
   bool open_to_all = false;  // without a key
   bool state = false;        // changes the server itself
+  bool needs_model = true;
 };
 
 constexpr std::array kRoutes = {
@@ -176,6 +198,8 @@ constexpr std::array kRoutes = {
     Route{"POST", "/completions", completions},
     Route{"POST", "/v1/responses", responses},
     Route{"POST", "/responses", responses},
+    Route{"GET", "/v1/chats", list_chats, false, false, false},
+    Route{"POST", "/v1/chats", add_chat, false, false, false},
     Route{"POST", "/v1/messages", messages},
     Route{"POST", "/v1/messages/count_tokens", count_tokens},
     Route{"POST", "/tokenize", tokenize},
@@ -214,6 +238,11 @@ std::optional<Route> find_route(std::string_view path, std::string_view method) 
     if (!what.empty()) return std::nullopt;
     if (method == "DELETE") return Route{"DELETE", path, delete_response};
     return Route{"GET", path, get_response};
+  }
+  if (path.starts_with(kChatPrefix)) {
+    if (method == "PUT") return Route{"PUT", path, change_chat, false, false, false};
+    if (method == "DELETE") return Route{"DELETE", path, remove_chat, false, false, false};
+    return Route{"GET", path, get_chat, false, false, false};
   }
   if (path.starts_with(kSlotPrefix)) return Route{"POST", path, slot_action, false, true};
   return other;
@@ -254,11 +283,16 @@ class HeadedWriter final : public ResponseWriter {
 Api::Api(ApiOptions options)
     : access_(std::move(options.access)),
       version_(std::move(options.version)),
-      responses_(std::move(options.responses)) {
+      responses_(std::move(options.responses)),
+      chats_(std::move(options.chats)) {
   if (responses_ == nullptr) {
     // A database in memory needs nothing that can fail but memory.
     auto store = ResponseStore::open("");
     if (store) responses_ = std::make_shared<Responses>(std::move(*store));
+  }
+  if (chats_ == nullptr) {
+    auto store = ChatStore::open("");
+    chats_ = std::make_shared<Chats>(store ? std::move(*store) : nullptr);
   }
 }
 
@@ -274,6 +308,7 @@ void Api::set_reason(std::string reason) {
 
 void Api::stop() {
   if (responses_ != nullptr) responses_->stop();
+  chats_->stop();
 }
 
 std::shared_ptr<Service> Api::service() {
@@ -324,8 +359,9 @@ void Api::handle(const HttpRequest& request, const Writer& bare_writer) {
                   request,
                   writer,
                   access_.owner(request),
-                  responses_};
-  if (call.service() == nullptr) {
+                  responses_,
+                  chats_};
+  if (call.service() == nullptr && route->needs_model) {
     if (is_health(path)) {
       return send_json(
           *writer,

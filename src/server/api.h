@@ -11,12 +11,14 @@
 
 namespace strata::server {
 
+class Chats;
 class Responses;
 
 struct ApiOptions {
   AccessRules access;
   std::string version = "unknown";            // of the program
   std::shared_ptr<Responses> responses = {};  // nullptr: stored in memory
+  std::shared_ptr<Chats> chats = {};          // nullptr: stored in memory
 };
 
 class Api {
@@ -38,6 +40,7 @@ class Api {
   Access access_;
   std::string version_;
   std::shared_ptr<Responses> responses_;
+  std::shared_ptr<Chats> chats_;
   std::mutex mutex_;
   std::shared_ptr<Service> service_;
   std::string reason_ = "the model is being loaded; try again shortly";

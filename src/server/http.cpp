@@ -347,6 +347,8 @@ std::string_view reason_phrase(unsigned status) {
       return "Not Implemented";
     case 503:
       return "Service Unavailable";
+    case 507:
+      return "Insufficient Storage";
     default:
       return "Status";
   }
