@@ -317,9 +317,9 @@ Regular minimal(const Table& table) {
   return Regular(compressed(with_fewest_classes(result)));
 }
 
-std::vector<State> text_positions(const Regular& language) {
+std::vector<State> text_positions(const Regular& language, const Regular& text_language) {
   const Regular::Automaton& automaton = language.automaton();
-  const Regular::Automaton& text = Regular::text().automaton();
+  const Regular::Automaton& text = text_language.automaton();
   std::vector<State> position(automaton.states(), Regular::kDead);
   if (language.is_nothing()) return position;
   ByteClasses classes = automaton.classes;
@@ -331,7 +331,7 @@ std::vector<State> text_positions(const Regular& language) {
     const State s = open.back();
     open.pop_back();
     // An ending inside a character, a byte that no character has here, or two readings.
-    if (automaton.accepting[s] != 0 && position[s] != text.start) return {};
+    if (automaton.accepting[s] != 0 && text.accepting[position[s]] == 0) return {};
     for (const std::uint8_t byte : bytes) {
       const State to = automaton.next(s, byte);
       if (to == Regular::kDead) continue;

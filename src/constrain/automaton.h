@@ -2,6 +2,7 @@
 // built, and how it becomes minimal.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bitset>
 #include <cstdint>
@@ -58,7 +59,10 @@ struct Regular::Automaton {
 class Budget {
  public:
   explicit Budget(const RegularLimits& limits) : limits_(limits) {}
-  bool take(std::uint64_t steps) { return (steps_ += steps) <= limits_.steps; }
+  bool take(std::uint64_t steps) {
+    steps_ += std::min(steps, limits_.steps + 1);
+    return steps_ <= limits_.steps;
+  }
   bool holds(std::uint64_t states) const { return states <= limits_.states; }
   // Which of the two is used up.
   Error error() const;
@@ -101,16 +105,34 @@ Regular minimal(const Table& table);
 // `open`, then `part` from least to most times, then `close`; in time linear in the result. `part`
 // must be countable(), and none of its texts may start with the first byte of `close`.
 Result<Regular> counted(std::string_view open, const Regular& part, std::uint32_t least,
-                        std::optional<std::uint32_t> most, std::string_view close,
-                        const RegularLimits& limits);
+                        std::optional<std::uint32_t> most, std::string_view close, Budget& budget);
 // Whether copies of `part` side by side are a minimal automaton of its repetition. They are
 // deterministic if no text is the beginning of another. With a bound the longest text that a state
 // still allows names its copy, if texts are finite. Without one a byte that can only begin a text
 // tells the starts of copies from all other states; and the number still needed tells them apart.
 bool countable(const Regular& part, std::uint32_t least, std::optional<std::uint32_t> most);
 
-// For each state what Regular::text() is in after the same bytes; empty if the language has texts
-// that are no valid UTF-8.
-std::vector<Regular::State> text_positions(const Regular& language);
+// For each state what `text` (of which any text may be followed by any) is in after the same bytes;
+// empty if the language has texts that are not in `text`, or reads one in two ways.
+std::vector<Regular::State> text_positions(const Regular& language,
+                                           const Regular& text = Regular::text());
+
+// The operations of regular.h, and some more, for a caller that uses several within one limit.
+// `anything` is what any text may be followed by: where it is the last part, the rest is dropped
+// once it is reached.
+Result<Regular> concat(std::span<const Regular> parts, Budget& budget,
+                       const Regular& anything = Regular::text());
+Result<Regular> either(std::span<const Regular> parts, Budget& budget);
+Result<Regular> repeat(const Regular& part, std::uint32_t least, std::optional<std::uint32_t> most,
+                       Budget& budget);
+Result<Regular> both(const Regular& a, const Regular& b, Budget& budget);
+Result<Regular> without(const Regular& a, const Regular& b, Budget& budget);
+
+// Marks are bytes of no character that say something about their place in a text.
+using Marks = std::bitset<256>;
+// The texts without their marks.
+Result<Regular> erased(const Regular& language, const Marks& marks, Budget& budget);
+// The texts with any marks added anywhere.
+Result<Regular> scattered(const Regular& language, const Marks& marks, Budget& budget);
 
 }  // namespace strata::constrain

@@ -226,12 +226,6 @@ class Literals {
   std::unordered_map<Reading, State, ReadingHash> known_;
 };
 
-Regular one_of(std::string_view bytes) {
-  std::bitset<256> set;
-  for (const char byte : bytes) set.set(static_cast<std::uint8_t>(byte));
-  return Regular::bytes(set);
-}
-
 Result<Regular> literals_of(const Regular& text, const RegularLimits& limits) {
   std::vector<State> positions = text_positions(text);
   if (!positions.empty() || text.is_nothing())
@@ -295,37 +289,11 @@ std::optional<Lengths> lengths_of(const Regular& text) {
 Result<Regular> json_string(const Regular& text, const RegularLimits& limits) {
   const Result<Regular>& character = spelled_character();
   if (const auto lengths = lengths_of(text);
-      lengths && character && countable(*character, lengths->least, lengths->most))
-    return counted("\"", *character, lengths->least, lengths->most, "\"", limits);
+      lengths && character && countable(*character, lengths->least, lengths->most)) {
+    Budget budget(limits);
+    return counted("\"", *character, lengths->least, lengths->most, "\"", budget);
+  }
   return literals_of(text, limits);
-}
-
-namespace {
-
-// Parts of numbers. They are small: what the algebra says of them is never a limit.
-Regular joined(std::initializer_list<Regular> parts) {
-  return concat(std::span(parts.begin(), parts.size())).value_or(Regular());
-}
-Regular any_of(std::initializer_list<Regular> parts) {
-  return either(std::span(parts.begin(), parts.size())).value_or(Regular());
-}
-Regular some(const Regular& part, std::uint32_t least, std::optional<std::uint32_t> most) {
-  return repeat(part, least, most).value_or(Regular());
-}
-
-}  // namespace
-
-Regular json_number() {
-  static const Regular language = [] {
-    const Regular digit = one_of("0123456789");
-    const Regular whole =
-        any_of({Regular::literal("0"), joined({one_of("123456789"), some(digit, 0, {})})});
-    const Regular fraction = joined({Regular::literal("."), some(digit, 1, {})});
-    const Regular exponent = joined({one_of("eE"), some(one_of("+-"), 0, 1), some(digit, 1, {})});
-    return joined(
-        {some(Regular::literal("-"), 0, 1), whole, some(fraction, 0, 1), some(exponent, 0, 1)});
-  }();
-  return language;
 }
 
 }  // namespace strata::constrain

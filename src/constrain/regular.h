@@ -72,9 +72,11 @@ Result<Regular> without(const Regular& a, const Regular& b, const RegularLimits&
 // Texts (valid UTF-8) in which `stop`, not empty, does not occur.
 Result<Regular> text_without(std::string_view stop, const RegularLimits& limits = {});
 
-// What a pattern of ECMA-262 (flag u) means, without what is not regular: back references and
-// lookaround are `unsupported`, syntax errors `invalid_argument`; both name the place. Time is
-// linear in the pattern and the automaton.
+// What a pattern of ECMA-262 (flag u) means. Anchors, \b and up to nine lookarounds may be anywhere;
+// back references are `unsupported`, and so are properties of characters that are not known; syntax
+// errors are `invalid_argument`; all name the place. Needless escapes of punctuation and braces
+// that stand for themselves are taken as they are meant. Time is linear in the pattern and the
+// automaton, which the limits bound.
 enum class Match {
   whole,     // the pattern is the whole text
   anywhere,  // JSON Schema's: it occurs in the text; ^ and $ hold it to the ends
@@ -95,8 +97,9 @@ struct NumberBounds {
   bool zeros = false;                        // an integer may have a fraction of zeros, as in 1.0
   std::optional<std::uint64_t> multiple_of;  // of integers; at most 10'000
 };
-// The numbers within the bounds, in plain notation and, where no bound is given, also with an
-// exponent; `unsupported` for what cannot be had as an automaton.
+// The numbers within the bounds, exactly. With a bound, and for integers, none has an exponent:
+// JSON writers do not use one there, and which exponents would do depends on all digits before
+// them. `unsupported` for a bound of more than 2,000 digits or a larger divisor.
 Result<Regular> json_number(const NumberBounds& bounds, const RegularLimits& limits = {});
 // Texts of a `format` of JSON Schema (date-time, date, time, duration, email, hostname, ipv4, ipv6,
 // uri, uri-reference, uuid, json-pointer, regex's neighbours ...); absent for a name that is not

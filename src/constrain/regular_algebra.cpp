@@ -23,10 +23,10 @@ constexpr Place kEnd = UINT32_MAX;  // the text so far belongs to the result
 template <class Step, class Prune>
 class Subsets {
  public:
-  Subsets(const ByteClasses& classes, const RegularLimits& limits, Step step, Prune prune)
+  Subsets(const ByteClasses& classes, Budget& budget, Step step, Prune prune)
       : table_(classes),
         bytes_(classes.representatives()),
-        budget_(limits),
+        budget_(budget),
         step_(std::move(step)),
         prune_(std::move(prune)),
         known_(64, Hash{this}, Equal{this}) {}
@@ -42,6 +42,7 @@ class Subsets {
         for (std::size_t i = first; i < last; ++i)
           if (pool_[i] != kEnd) step_(pool_[i], bytes_[c], next_);
         if (next_.empty()) continue;
+        if (!budget_.take(next_.size())) return tl::unexpected(budget_.error());
         const State to = state_of(next_);
         table_.at(s, c) = to;
         if (!budget_.holds(table_.states())) return tl::unexpected(budget_.error());
@@ -90,7 +91,7 @@ class Subsets {
 
   Table table_;
   std::vector<std::uint8_t> bytes_;
-  Budget budget_;
+  Budget& budget_;
   Step step_;
   Prune prune_;
   std::vector<Place> pool_;  // the sets' places, one set after the other
@@ -131,13 +132,8 @@ class SideBySide {
   bool fits_ = true;
 };
 
-Error too_large(const RegularLimits& limits) {
-  return {ErrorCode::exhausted,
-          fmt::format("a pattern or text needs more than the limit of {} states", limits.states)};
-}
-
 // Words as a trie: what a list of names or choices is.
-Result<Regular> trie(std::vector<std::string_view> words, const RegularLimits& limits) {
+Result<Regular> trie(std::vector<std::string_view> words, Budget& budget) {
   std::ranges::sort(words);
   std::bitset<256> used;
   for (const std::string_view word : words)
@@ -145,7 +141,6 @@ Result<Regular> trie(std::vector<std::string_view> words, const RegularLimits& l
   ByteClasses classes;
   for (unsigned byte = 0; byte < 256; ++byte)
     if (used[byte]) classes.refine(static_cast<std::uint8_t>(byte));
-  Budget budget(limits);
   Table table(classes);
   table.start = table.add();
   std::vector<State> path{table.start};  // of the word before
@@ -277,9 +272,7 @@ class Pairs {
 
 // Runs both automata at once. A text belongs to the result if it does to `a` and, as `in_b` says,
 // to `b` too or not.
-Result<Regular> product(const Regular& a, const Regular& b, bool in_b,
-                        const RegularLimits& limits) {
-  Budget budget(limits);
+Result<Regular> product(const Regular& a, const Regular& b, bool in_b, Budget& budget) {
   ByteClasses classes = a.automaton().classes;
   classes.refine(b.automaton().classes);
   const std::vector<std::uint8_t> bytes = classes.representatives();
@@ -309,8 +302,8 @@ Result<Regular> product(const Regular& a, const Regular& b, bool in_b,
   return minimal(table);
 }
 
-bool is_text(const Regular& language) {
-  return language.is_nothing() || !text_positions(language).empty();
+bool is_part_of(const Regular& language, const Regular& text) {
+  return language.is_nothing() || !text_positions(language, text).empty();
 }
 
 }  // namespace
@@ -365,21 +358,25 @@ const Regular& Regular::text() {
   return language;
 }
 
-Result<Regular> concat(std::span<const Regular> parts, const RegularLimits& limits) {
+Result<Regular> concat(std::span<const Regular> parts, Budget& budget, const Regular& anything) {
   if (parts.empty()) return Regular::empty();
   if (parts.size() == 1) return parts[0];
   if (std::ranges::any_of(parts, &Regular::is_nothing)) return Regular();
   if (std::ranges::all_of(parts, [](const Regular& p) { return p.automaton().word.has_value(); })) {
     std::string word;
     for (const Regular& part : parts) word += *part.automaton().word;
-    if (word.size() >= limits.states) return tl::unexpected(too_large(limits));
+    if (!budget.holds(word.size()) || !budget.take(word.size()))
+      return tl::unexpected(budget.error());
     return Regular::literal(word);
   }
   const SideBySide places(parts);
-  if (!places.fits()) return tl::unexpected(too_large(limits));
-  // Before each part, and after those that may be empty.
+  if (!places.fits()) return tl::unexpected(budget.error());
+  // The part, and those after it that can be reached through empty ones; each once for a set.
+  std::vector<std::uint32_t> entered(parts.size() + 1, 0);
+  std::uint32_t set_number = 0;
   const auto enter = [&](std::uint32_t part, std::vector<Place>& out) {
-    for (;; ++part) {
+    for (; entered[part] != set_number; ++part) {
+      entered[part] = set_number;
       if (part == places.parts()) {
         out.push_back(kEnd);
         return;
@@ -394,21 +391,25 @@ Result<Regular> concat(std::span<const Regular> parts, const RegularLimits& limi
     const Automaton& automaton = places.automaton(part);
     const State to = automaton.next(places.state_of(place), byte);
     if (to == Regular::kDead) return;
+    if (out.empty()) ++set_number;
     out.push_back(places.place(part, to));
     if (automaton.accepting[to] != 0) enter(part + 1, out);
   };
   // Once any text may follow, no other reading adds one.
-  const bool open = parts.back() == Regular::text() && std::ranges::all_of(parts, is_text);
-  const Place anything = places.place(places.parts() - 1, parts.back().start());
+  const bool open =
+      parts.back() == anything &&
+      std::ranges::all_of(parts, [&](const Regular& part) { return is_part_of(part, anything); });
+  const Place all = places.place(places.parts() - 1, parts.back().start());
   const auto prune = [&](std::vector<Place>& set) {
-    if (open && std::ranges::binary_search(set, anything)) set = {anything, kEnd};
+    if (open && std::ranges::binary_search(set, all)) set = {all, kEnd};
   };
   std::vector<Place> start;
+  ++set_number;
   enter(0, start);
-  return Subsets(common_classes(parts), limits, step, prune).run(std::move(start));
+  return Subsets(common_classes(parts), budget, step, prune).run(std::move(start));
 }
 
-Result<Regular> either(std::span<const Regular> parts, const RegularLimits& limits) {
+Result<Regular> either(std::span<const Regular> parts, Budget& budget) {
   std::vector<std::string_view> words;
   std::vector<Regular> others;
   for (const Regular& part : parts) {
@@ -419,13 +420,13 @@ Result<Regular> either(std::span<const Regular> parts, const RegularLimits& limi
   }
   if (!words.empty()) {
     STRATA_ASSIGN(Regular list, words.size() == 1 ? Result<Regular>(Regular::literal(words[0]))
-                                                  : trie(words, limits));
+                                                  : trie(words, budget));
     others.push_back(std::move(list));
   }
   if (others.empty()) return Regular();
   if (others.size() == 1) return others[0];
   const SideBySide places(others);
-  if (!places.fits()) return tl::unexpected(too_large(limits));
+  if (!places.fits()) return tl::unexpected(budget.error());
   const auto step = [&](Place place, std::uint8_t byte, std::vector<Place>& out) {
     const std::uint32_t part = places.part_of(place);
     const Automaton& automaton = places.automaton(part);
@@ -440,12 +441,12 @@ Result<Regular> either(std::span<const Regular> parts, const RegularLimits& limi
     start.push_back(places.place(part, automaton.start));
     if (automaton.accepting[automaton.start] != 0) start.push_back(kEnd);
   }
-  return Subsets(common_classes(others), limits, step, [](std::vector<Place>&) {})
+  return Subsets(common_classes(others), budget, step, [](std::vector<Place>&) {})
       .run(std::move(start));
 }
 
 Result<Regular> repeat(const Regular& part, std::uint32_t least, std::optional<std::uint32_t> most,
-                       const RegularLimits& limits) {
+                       Budget& budget) {
   if (most && *most < least)
     return fail(ErrorCode::invalid_argument, "a repetition of at least {} and at most {}", least,
                 *most);
@@ -454,12 +455,12 @@ Result<Regular> repeat(const Regular& part, std::uint32_t least, std::optional<s
   if (part.is_nothing()) return least == 0 ? Regular::empty() : part;
   if (least == 1 && most == 1U) return part;
   if (part == Regular::empty()) return part;
-  if (countable(part, least, most)) return counted({}, part, least, most, {}, limits);
+  if (countable(part, least, most)) return counted({}, part, least, most, {}, budget);
   const bool may_be_empty = automaton.accepting[automaton.start] != 0;
   const std::uint32_t needed = may_be_empty ? 0 : least;
   // The place of a state in the copy that is under way: copies of one state side by side.
   const std::uint32_t copies = most ? *most : std::max(needed, 1U);
-  if (std::uint64_t{copies} * part.states() >= kEnd) return tl::unexpected(too_large(limits));
+  if (std::uint64_t{copies} * part.states() >= kEnd) return tl::unexpected(budget.error());
   const auto place = [&](std::uint32_t copy, State state) { return state * copies + copy; };
   const auto step = [&](Place from, std::uint8_t byte, std::vector<Place>& out) {
     const std::uint32_t copy = from % copies;
@@ -489,7 +490,7 @@ Result<Regular> repeat(const Regular& part, std::uint32_t least, std::optional<s
   };
   std::vector<Place> start{place(0, automaton.start)};
   if (needed == 0) start.push_back(kEnd);
-  return Subsets(automaton.classes, limits, step, prune).run(std::move(start));
+  return Subsets(automaton.classes, budget, step, prune).run(std::move(start));
 }
 
 bool countable(const Regular& part, std::uint32_t least, std::optional<std::uint32_t> most) {
@@ -513,12 +514,13 @@ bool countable(const Regular& part, std::uint32_t least, std::optional<std::uint
 
 Result<Regular> counted(std::string_view open, const Regular& part, std::uint32_t least,
                         std::optional<std::uint32_t> bound, std::string_view close,
-                        const RegularLimits& limits) {
+                        Budget& budget) {
   const Automaton& automaton = part.automaton();
   const std::uint32_t most = bound.value_or(least);
   const std::uint32_t period = part.states() - 1;  // the end of one copy is the start of the next
   const std::uint64_t states = open.size() + std::uint64_t{most} * period + 1 + close.size();
-  if (states > limits.states) return tl::unexpected(too_large(limits));
+  if (!budget.holds(states) || !budget.take(open.size() + close.size()))
+    return tl::unexpected(budget.error());
   auto result = std::make_shared<Automaton>();
   result->classes = automaton.classes;
   for (const std::string_view text : {open, close})
@@ -590,23 +592,75 @@ Result<Regular> counted(std::string_view open, const Regular& part, std::uint32_
   return Regular(std::move(result));
 }
 
-Result<Regular> both(const Regular& a, const Regular& b, const RegularLimits& limits) {
+Result<Regular> both(const Regular& a, const Regular& b, Budget& budget) {
   if (a.is_nothing() || b.is_nothing()) return Regular();
-  return product(a, b, true, limits);
+  return product(a, b, true, budget);
 }
 
-Result<Regular> without(const Regular& a, const Regular& b, const RegularLimits& limits) {
+Result<Regular> without(const Regular& a, const Regular& b, Budget& budget) {
   if (a.is_nothing() || b.is_nothing()) return a;
-  return product(a, b, false, limits);
+  return product(a, b, false, budget);
+}
+
+Result<Regular> erased(const Regular& language, const Marks& marks, Budget& budget) {
+  const Automaton& automaton = language.automaton();
+  if (language.is_nothing()) return language;
+  std::vector<std::uint8_t> bytes;
+  ByteClasses classes = automaton.classes;
+  classes.refine(marks);
+  for (const std::uint8_t byte : classes.representatives())
+    if (marks[byte]) bytes.push_back(byte);
+  std::vector<std::uint32_t> added(automaton.states(), 0);  // [state] to which set, last
+  std::uint32_t set_number = 0;
+  std::vector<State> open;
+  const auto add = [&](State state, std::vector<Place>& out) {
+    if (out.empty()) ++set_number;
+    open.push_back(state);
+    while (!open.empty()) {
+      const State from = open.back();
+      open.pop_back();
+      if (added[from] == set_number) continue;
+      added[from] = set_number;
+      out.push_back(from);
+      if (automaton.accepting[from] != 0) out.push_back(kEnd);
+      for (const std::uint8_t byte : bytes)
+        if (const State to = automaton.next(from, byte); to != Regular::kDead) open.push_back(to);
+    }
+  };
+  const auto step = [&](Place from, std::uint8_t byte, std::vector<Place>& out) {
+    if (marks[byte]) return;
+    if (const State to = automaton.next(from, byte); to != Regular::kDead) add(to, out);
+  };
+  std::vector<Place> start;
+  add(automaton.start, start);
+  return Subsets(classes, budget, step, [](std::vector<Place>&) {}).run(std::move(start));
+}
+
+Result<Regular> scattered(const Regular& language, const Marks& marks, Budget& budget) {
+  const Automaton& automaton = language.automaton();
+  if (language.is_nothing()) return language;
+  ByteClasses classes = automaton.classes;
+  classes.refine(marks);
+  const auto add = [&](State state, std::vector<Place>& out) {
+    out.push_back(state);
+    if (automaton.accepting[state] != 0) out.push_back(kEnd);
+  };
+  const auto step = [&](Place from, std::uint8_t byte, std::vector<Place>& out) {
+    if (marks[byte]) add(from, out);
+    if (const State to = automaton.next(from, byte); to != Regular::kDead) add(to, out);
+  };
+  std::vector<Place> start;
+  add(automaton.start, start);
+  return Subsets(classes, budget, step, [](std::vector<Place>&) {}).run(std::move(start));
 }
 
 Result<Regular> text_without(std::string_view stop, const RegularLimits& limits) {
+  Budget budget(limits);
   if (stop.empty()) return fail(ErrorCode::invalid_argument, "every text contains the empty text");
-  if (stop.size() >= limits.states) return tl::unexpected(too_large(limits));
+  if (!budget.holds(stop.size())) return tl::unexpected(budget.error());
   // The state is how much of `stop` the text ends with (Knuth, Morris and Pratt).
   ByteClasses classes;
   for (const char byte : stop) classes.refine(static_cast<std::uint8_t>(byte));
-  Budget budget(limits);
   Table table(classes);
   for (std::size_t i = 0; i < stop.size(); ++i) table.add(true);
   table.start = 0;
@@ -620,7 +674,33 @@ Result<Regular> text_without(std::string_view stop, const RegularLimits& limits)
     table.at(s, mine) = s + 1 == stop.size() ? Regular::kDead : s + 1;
     behind = before;
   }
-  return both(minimal(table), Regular::text(), limits);
+  return both(minimal(table), Regular::text(), budget);
+}
+
+Result<Regular> concat(std::span<const Regular> parts, const RegularLimits& limits) {
+  Budget budget(limits);
+  return concat(parts, budget);
+}
+
+Result<Regular> either(std::span<const Regular> parts, const RegularLimits& limits) {
+  Budget budget(limits);
+  return either(parts, budget);
+}
+
+Result<Regular> repeat(const Regular& part, std::uint32_t least, std::optional<std::uint32_t> most,
+                       const RegularLimits& limits) {
+  Budget budget(limits);
+  return repeat(part, least, most, budget);
+}
+
+Result<Regular> both(const Regular& a, const Regular& b, const RegularLimits& limits) {
+  Budget budget(limits);
+  return both(a, b, budget);
+}
+
+Result<Regular> without(const Regular& a, const Regular& b, const RegularLimits& limits) {
+  Budget budget(limits);
+  return without(a, b, budget);
 }
 
 }  // namespace strata::constrain

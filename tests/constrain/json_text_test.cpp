@@ -5,16 +5,15 @@
 #include <random>
 
 #include "constrain/regular.h"
+#include "tokenizer/utf8.h"
 
 namespace strata::constrain {
 namespace {
 
 std::string utf8(char32_t c) {
-  const auto more = [c](int shift) { return static_cast<char>(0x80 | ((c >> shift) & 0x3F)); };
-  if (c < 0x80) return {static_cast<char>(c)};
-  if (c < 0x800) return {static_cast<char>(0xC0 | c >> 6), more(0)};
-  if (c < 0x10000) return {static_cast<char>(0xE0 | c >> 12), more(6), more(0)};
-  return {static_cast<char>(0xF0 | c >> 18), more(12), more(6), more(0)};
+  std::string text;
+  append_utf8(text, c);
+  return text;
 }
 
 // The string a literal stands for, as Boost.JSON reads it.
@@ -203,6 +202,107 @@ TEST(JsonNumber, IsWhatAParserReads) {
   }
   EXPECT_GT(read, 5'000);
   EXPECT_TRUE(number.accepts("-12345678901234567890.5e-7"));
+}
+
+// A number without an exponent, times 10^6.
+std::int64_t millionths(std::string_view text) {
+  const bool negative = text.starts_with('-');
+  if (negative) text.remove_prefix(1);
+  std::int64_t value = 0;
+  int places = -1;
+  for (const char c : text) {
+    if (c == '.') {
+      places = 0;
+      continue;
+    }
+    value = value * 10 + (c - '0');
+    if (places >= 0) ++places;
+  }
+  for (int i = std::max(places, 0); i < 6; ++i) value *= 10;
+  return negative ? -value : value;
+}
+
+TEST(JsonNumber, BoundsAreExact) {
+  std::mt19937 random(6);
+  const auto below = [&](unsigned n) { return static_cast<unsigned>(random()) % n; };
+  const auto number = [&] {
+    std::string text = below(2) == 0 ? "-" : "";
+    text += std::to_string(below(3) == 0 ? below(12) : below(2) == 0 ? 0 : below(1'200));
+    if (below(2) == 0) {
+      text += '.';
+      for (unsigned i = 1 + below(4); i-- > 0;) text += below(2) == 0 ? '0' : char('0' + below(10));
+    }
+    return text;
+  };
+  for (int round = 0; round < 400; ++round) {
+    const std::string least = number(), most = number();
+    NumberBounds bounds;
+    if (below(3) > 0) bounds.least = least;
+    if (below(3) > 0) bounds.most = most;
+    bounds.above_least = below(2) == 0;
+    bounds.below_most = below(2) == 0;
+    bounds.integer = below(3) == 0;
+    bounds.zeros = below(2) == 0;
+    if (below(4) == 0) bounds.multiple_of = 1 + below(30);
+    if (!bounds.integer && !bounds.least && !bounds.most && !bounds.multiple_of) continue;
+    const bool integer = bounds.integer || bounds.multiple_of;
+    const Regular language = json_number(bounds).value();
+    for (int i = 0; i < 300; ++i) {
+      const std::string text = i == 0 ? least : i == 1 ? most : number();
+      const std::int64_t value = millionths(text);
+      bool belongs = true;
+      if (bounds.least)
+        belongs = belongs && (value > millionths(least) ||
+                              (value == millionths(least) && !bounds.above_least));
+      if (bounds.most)
+        belongs = belongs &&
+                  (value < millionths(most) || (value == millionths(most) && !bounds.below_most));
+      if (integer) belongs = belongs && value % 1'000'000 == 0;
+      if (integer && !bounds.zeros) belongs = belongs && text.find('.') == text.npos;
+      if (bounds.multiple_of)
+        belongs = belongs && value / 1'000'000 % std::int64_t(*bounds.multiple_of) == 0;
+      ASSERT_EQ(language.accepts(text), belongs)
+          << text << " within " << bounds.least.value_or("") << " .. " << bounds.most.value_or("");
+    }
+  }
+}
+
+TEST(JsonNumber, BoundsOfAnySizeAndNotation) {
+  const auto within = [](std::string_view least, std::string_view most) {
+    NumberBounds bounds;
+    bounds.least = least;
+    bounds.most = most;
+    return json_number(bounds).value();
+  };
+  EXPECT_EQ(within("-1.5e2", "25E-1"), within("-150", "2.5"));
+  EXPECT_EQ(within("0.0e5", "1e+2"), within("-0", "100.00"));
+  EXPECT_EQ(within("12.5e-3", "1e20"), within("0.0125", "100000000000000000000"));
+  const Regular wide = within("-9007199254740993", "123456789012345678901234567890.5");
+  EXPECT_TRUE(wide.accepts("-9007199254740993"));
+  EXPECT_FALSE(wide.accepts("-9007199254740993.1"));
+  EXPECT_FALSE(wide.accepts("-9007199254740994"));
+  EXPECT_TRUE(wide.accepts("123456789012345678901234567890.50"));
+  EXPECT_FALSE(wide.accepts("123456789012345678901234567890.51"));
+  EXPECT_FALSE(wide.accepts("01"));
+  EXPECT_FALSE(wide.accepts("1."));
+  EXPECT_FALSE(wide.accepts("1e1"));
+  EXPECT_TRUE(within("2", "1").is_nothing());
+  EXPECT_EQ(json_number(NumberBounds()).value(), json_number());
+}
+
+TEST(JsonNumber, BoundsThatAreRefused) {
+  const auto code = [](NumberBounds bounds) {
+    const auto language = json_number(bounds);
+    return language ? std::optional<ErrorCode>() : language.error().code;
+  };
+  for (const std::string_view text : {"", "x", "01", "1.", "+1", "NaN", "1e", " 1"})
+    EXPECT_EQ(code({.least = text, .most = {}, .multiple_of = {}}), ErrorCode::invalid_argument);
+  for (const std::string_view text : {"1e5000", "1e-5000", "1e99999999999999999999"})
+    EXPECT_EQ(code({.least = {}, .most = text, .multiple_of = {}}), ErrorCode::unsupported);
+  EXPECT_EQ(code({.least = {}, .most = {}, .multiple_of = 0}), ErrorCode::invalid_argument);
+  EXPECT_EQ(code({.least = {}, .most = {}, .multiple_of = 10'001}), ErrorCode::unsupported);
+  EXPECT_EQ(code({.least = {}, .most = {}, .multiple_of = 10'000}), std::nullopt);
+  EXPECT_EQ(code({.least = "0e99999999999999999999", .most = {}, .multiple_of = {}}), std::nullopt);
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <random>
 #include <set>
 
+#include "tokenizer/utf8.h"
+
 namespace strata::constrain {
 namespace {
 
@@ -205,11 +207,9 @@ TEST(Regular, NothingAndTheEmptyText) {
 }
 
 std::string utf8(char32_t c) {
-  const auto more = [c](int shift) { return static_cast<char>(0x80 | ((c >> shift) & 0x3F)); };
-  if (c < 0x80) return {static_cast<char>(c)};
-  if (c < 0x800) return {static_cast<char>(0xC0 | c >> 6), more(0)};
-  if (c < 0x10000) return {static_cast<char>(0xE0 | c >> 12), more(6), more(0)};
-  return {static_cast<char>(0xF0 | c >> 18), more(12), more(6), more(0)};
+  std::string text;
+  append_utf8(text, c);
+  return text;
 }
 
 TEST(Regular, CharactersAreTheirUtf8) {
