@@ -1,0 +1,236 @@
+// Keywords of numbers and strings.
+#include <algorithm>
+#include <cmath>
+
+#include "constrain/schema_expand.h"
+
+namespace strata::constrain {
+
+namespace json = boost::json;
+
+namespace {
+
+std::string_view view(json::string_view text) {
+  return {text.data(), text.size()};
+}
+
+long double exact(const json::value& number) {
+  if (const std::int64_t* it = number.if_int64()) return static_cast<long double>(*it);
+  if (const std::uint64_t* it = number.if_uint64()) return static_cast<long double>(*it);
+  const double* it = number.if_double();
+  return it == nullptr ? 0 : static_cast<long double>(*it);
+}
+
+NumberCase bounded(std::optional<Bound> least, std::optional<Bound> most) {
+  NumberCase it;
+  it.least = least;
+  it.most = most;
+  return it;
+}
+
+std::optional<Cases<NumberCase>> one(NumberCase it) {
+  return Cases<NumberCase>{std::move(it)};
+}
+
+std::optional<Cases<StringCase>> one(StringCase it) {
+  return Cases<StringCase>{std::move(it)};
+}
+
+}  // namespace
+
+Result<std::optional<Cases<NumberCase>>> Expander::assertion(const Site& site, bool negated,
+                                                             const NumberCase&) {
+  const std::string_view name = site.keyword;
+  const bool most = name == "maximum" || name == "exclusiveMaximum";
+  const bool excluded = name.starts_with("exclusive");
+  if (most || name == "minimum" || name == "exclusiveMinimum") {
+    if (excluded && site.value.is_bool()) {  // draft 4, where it says something of `minimum`
+      return refuse(site, "true and false are draft 4's; give the number itself");
+    }
+    STRATA_TRY(number(site));
+    const Bound bound{exact(site.value), excluded};
+    const Bound beyond{bound.value, !excluded};
+    if (most)
+      return one(negated ? bounded(beyond, std::nullopt) : bounded(std::nullopt, bound));
+    return one(negated ? bounded(std::nullopt, beyond) : bounded(bound, std::nullopt));
+  }
+  if (name == "multipleOf") {
+    STRATA_ASSIGN(const double step, number(site));
+    if (step <= 0) return wrong(site, "a number above 0 is needed");
+    NumberCase it;
+    (negated ? it.not_steps : it.steps).push_back(step);
+    return one(it);
+  }
+  return std::optional<Cases<NumberCase>>();
+}
+
+Result<Cases<NumberCase>> Expander::among(Constants constants, bool negated, const NumberCase&) {
+  std::vector<long double> points;
+  for (const json::value* it : constants)
+    if (it->is_number()) points.push_back(exact(*it));
+  std::sort(points.begin(), points.end());
+  points.erase(std::unique(points.begin(), points.end()), points.end());
+  Cases<NumberCase> out;
+  std::optional<Bound> before;
+  for (const long double point : points) {
+    out.push_back(negated ? bounded(before, Bound{point, true})
+                          : bounded(Bound{point, false}, Bound{point, false}));
+    before = Bound{point, true};
+  }
+  if (negated) out.push_back(bounded(before, std::nullopt));
+  return out;
+}
+
+Result<bool> Expander::impossible(const NumberCase& it, int) {
+  if (!it.integer || !it.least || !it.most) return false;
+  const long double first = std::ceil(it.least->value), last = std::floor(it.most->value);
+  const bool above = it.least->excluded && first == it.least->value;
+  const bool below = it.most->excluded && last == it.most->value;
+  return first + (above ? 1 : 0) > last - (below ? 1 : 0);
+}
+
+Result<Language> Expander::pattern(const Site& site, std::string_view text) {
+  const auto known = patterns_.find(text);
+  if (known != patterns_.end()) return known->second;
+  Result<Regular> made = regex(text, Match::anywhere);
+  if (!made) {
+    return tl::unexpected(error(made.error().code, site,
+                                fmt::format("'{}': {}", text, made.error().message)));
+  }
+  auto language = std::make_shared<const Regular>(*std::move(made));
+  patterns_.emplace(text, language);
+  return language;
+}
+
+Result<std::optional<Cases<StringCase>>> Expander::assertion(const Site& site, bool negated,
+                                                             const StringCase&) {
+  const std::string_view name = site.keyword;
+  StringCase it;
+  if (name == "minLength") {
+    STRATA_ASSIGN(it.least, count(site, site.value));
+    if (!negated) return one(it);
+    if (it.least == 0) return std::optional<Cases<StringCase>>();
+    it.most = std::exchange(it.least, 0) - 1;
+    return one(it);
+  }
+  if (name == "maxLength") {
+    STRATA_ASSIGN(it.most, count(site, site.value));
+    if (!negated) return one(it);
+    it.least = *std::exchange(it.most, std::nullopt) + 1;
+    return one(it);
+  }
+  const bool format = name == "format";
+  if (!format && name != "pattern") return std::optional<Cases<StringCase>>();
+  STRATA_ASSIGN(const std::string_view said, text(site));
+  if (format) {
+    const std::string key(said);
+    auto known = formats_.find(key);
+    if (known == formats_.end()) {
+      const std::optional<Regular> texts = format_text(said);
+      known = formats_.emplace(key, texts ? std::make_shared<const Regular>(*texts) : nullptr).first;
+    }
+    if (known->second == nullptr) return std::optional<Cases<StringCase>>();  // an annotation
+    (negated ? it.not_in : it.in).push_back(known->second);
+  } else {
+    STRATA_ASSIGN(Language language, pattern(site, said));
+    (negated ? it.not_in : it.in).push_back(std::move(language));
+  }
+  return one(it);
+}
+
+Result<Cases<StringCase>> Expander::among(Constants constants, bool negated, const StringCase&) {
+  std::vector<std::string> values;
+  for (const json::value* it : constants)
+    if (const json::string* text = it->if_string()) values.emplace_back(view(*text));
+  if (values.empty()) return negated ? Cases<StringCase>{StringCase{}} : Cases<StringCase>{};
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  StringCase it;
+  if (negated) {
+    it.not_values = std::move(values);
+  } else {
+    it.values = std::move(values);
+  }
+  return Cases<StringCase>{it};
+}
+
+Result<bool> Expander::impossible(const StringCase& it, int) {
+  if (!it.values && it.in.size() + it.not_in.size() < 2) return false;
+  const bool finite = it.values && it.values->size() <= 64;
+  if (!finite) return false;
+  STRATA_ASSIGN(const Regular left, texts(it));
+  return left.is_nothing();
+}
+
+Result<Regular> Expander::texts(const StringCase& strings) {
+  STRATA_TRY(spend(100));
+  const auto characters = [](std::string_view text) {
+    return static_cast<std::uint64_t>(std::count_if(
+        text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  };
+  if (strings.values) {
+    std::vector<Regular> left;
+    for (const std::string& value : *strings.values) {
+      const auto accepts = [&](const Language& it) { return it->accepts(value); };
+      const std::uint64_t length = characters(value);
+      const bool fits = length >= strings.least && (!strings.most || length <= *strings.most);
+      if (fits && std::all_of(strings.in.begin(), strings.in.end(), accepts) &&
+          std::none_of(strings.not_in.begin(), strings.not_in.end(), accepts))
+        left.push_back(Regular::literal(value));
+    }
+    return either(left);
+  }
+  Regular out = Regular::text();
+  bool first = true;
+  for (const Language& it : strings.in) {
+    STRATA_ASSIGN(out, first ? Result<Regular>(*it) : both(out, *it));
+    first = false;
+  }
+  if (strings.least > 0 || strings.most) {
+    if (strings.least > kLongLength || strings.most.value_or(0) > kLongLength) {
+      return fail(ErrorCode::exhausted,
+                  "lengths above {} characters together with patterns, formats or other strings",
+                  kLongLength);
+    }
+    std::optional<std::uint32_t> most;
+    if (strings.most) most = static_cast<std::uint32_t>(*strings.most);
+    STRATA_ASSIGN(const Regular lengths,
+                  repeat(Regular::any_character(), static_cast<std::uint32_t>(strings.least), most));
+    STRATA_ASSIGN(out, first ? Result<Regular>(lengths) : both(out, lengths));
+  }
+  for (const Language& it : strings.not_in) {
+    STRATA_ASSIGN(out, without(out, *it));
+  }
+  if (!strings.not_values.empty()) {
+    std::vector<Regular> excluded;
+    for (const std::string& value : strings.not_values) excluded.push_back(Regular::literal(value));
+    STRATA_ASSIGN(const Regular none_of, either(excluded));
+    STRATA_ASSIGN(out, without(out, none_of));
+  }
+  return out;
+}
+
+Result<Regular> Expander::texts(const All& all, const json::value& place) {
+  STRATA_ASSIGN(const Cases<StringCase> found, cases<StringCase>(all));
+  std::vector<Regular> parts;
+  for (const StringCase& it : found) {
+    Result<Regular> part = texts(it);
+    if (!part) {
+      return tl::unexpected(
+          document_.error(part.error().code, place, "", std::move(part).error().message));
+    }
+    parts.push_back(*std::move(part));
+  }
+  return either(parts);
+}
+
+Result<Regular> Expander::texts(const NameSet& set) {
+  std::vector<Regular> parts;
+  for (const std::string& name : set.names) parts.push_back(Regular::literal(name));
+  for (const Language& it : set.languages) parts.push_back(*it);
+  STRATA_ASSIGN(Regular out, either(parts));
+  if (!set.complement) return out;
+  return without(Regular::text(), out);
+}
+
+}  // namespace strata::constrain
