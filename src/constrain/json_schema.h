@@ -15,7 +15,9 @@
 namespace strata::constrain {
 
 struct JsonSchemaOptions {
-  // Between tokens: nothing, a space, or a line break with up to `indent` spaces or tabs.
+  // White space: behind an opening bracket or a comma and before a closing bracket nothing, a
+  // space, or a line break with up to `indent` spaces or tabs; around a colon and before a comma
+  // nothing or a space.
   std::uint32_t indent = 32;
   std::uint32_t depth = 64;  // of nested subschemas, after references
 };
@@ -30,7 +32,8 @@ Result<Grammar::Expr> json_object(Grammar& grammar, const JsonSchemaOptions& opt
 // The properties of an object schema as marked fields, as some models write the arguments of a
 // call: for each property `open` NAME `middle` VALUE `close`. Strings stand as they are, without
 // quotes, up to `close`, which they cannot contain; all other values are JSON. A value that may be
-// both may be written either way.
+// both may be written either way. `close` should begin with a line break: inside the strings of an
+// array or object it is not looked for, and there no line break can stand.
 struct FieldMarks {
   std::string_view open, middle, close;
 };

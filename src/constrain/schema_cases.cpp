@@ -110,9 +110,8 @@ bool NameSet::contains(std::string_view name) const {
 }
 
 bool ObjectCase::mention(const Property& property) {
-  const auto found =
-      std::find_if(properties.begin(), properties.end(),
-                   [&](const Property& it) { return it.name == property.name; });
+  const auto found = std::find_if(properties.begin(), properties.end(),
+                                  [&](const Property& it) { return it.name == property.name; });
   if (found == properties.end()) {
     properties.push_back(property);
     return !(property.required && property.absent);

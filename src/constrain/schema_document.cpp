@@ -225,9 +225,9 @@ struct SchemaDocument::Walk {
             const json::value& schema, std::string_view keyword) {
     const auto [it, fresh] = table.emplace(std::move(key), &schema);
     if (fresh || it->second == &schema || !status) return;
-    status = tl::unexpected(document.error(
-        ErrorCode::invalid_argument, schema, keyword,
-        fmt::format("'{}' names {} too", it->first, document.place(*it->second))));
+    status = tl::unexpected(
+        document.error(ErrorCode::invalid_argument, schema, keyword,
+                       fmt::format("'{}' names {} too", it->first, document.place(*it->second))));
   }
 
   void schema(const json::value& value, std::string base) {
@@ -339,9 +339,9 @@ Result<const json::value*> SchemaDocument::resolve_dynamic(const json::value& fr
     candidates = dynamic_anchors_.at("");
   }
   if (candidates <= 1) return found;
-  return tl::unexpected(error(ErrorCode::unsupported, from, "$dynamicRef",
-                              fmt::format("'{}' can mean {} schemas; use $ref", reference,
-                                          candidates)));
+  return tl::unexpected(
+      error(ErrorCode::unsupported, from, "$dynamicRef",
+            fmt::format("'{}' can mean {} schemas; use $ref", reference, candidates)));
 }
 
 std::string SchemaDocument::place(const json::value& value) const {

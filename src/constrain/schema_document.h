@@ -48,7 +48,7 @@ class SchemaDocument {
 
   const boost::json::value* root_;
   Draft draft_ = Draft::unstated;
-  std::unordered_map<const boost::json::value*, std::string> base_;  // of each known subschema
+  std::unordered_map<const boost::json::value*, std::string> base_;       // of each known subschema
   std::unordered_map<std::string, const boost::json::value*> resources_;  // by URI
   std::unordered_map<std::string, const boost::json::value*> anchors_;    // by URI#NAME
   std::unordered_map<std::string, std::uint32_t> dynamic_anchors_;        // how many, by name

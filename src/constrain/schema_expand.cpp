@@ -106,10 +106,10 @@ Result<Cases<Case>> Expander::product(Cases<Case> a, const Cases<Case>& b, const
       Case both = left;
       if (both.merge(right)) out.push_back(std::move(both));
       if (out.size() > kMaxCases) {
-        return tl::unexpected(error(
-            ErrorCode::exhausted, site,
-            fmt::format("the alternatives multiply to more than {} cases; use fewer of them",
-                        kMaxCases)));
+        return tl::unexpected(
+            error(ErrorCode::exhausted, site,
+                  fmt::format("the alternatives multiply to more than {} cases; use fewer of them",
+                              kMaxCases)));
       }
     }
   }
@@ -131,14 +131,14 @@ Result<Cases<Case>> Expander::literal(const Literal& it) {
                                           "a schema is an object, true or false"));
   }
   if (std::find(open_.begin(), open_.end(), it) != open_.end()) {
-    return tl::unexpected(document_.error(
-        ErrorCode::invalid_argument, node, "",
-        "the schema refers to itself without an object or array in between"));
+    return tl::unexpected(
+        document_.error(ErrorCode::invalid_argument, node, "",
+                        "the schema refers to itself without an object or array in between"));
   }
   if (open_.size() >= depth_) {
-    return tl::unexpected(document_.error(
-        ErrorCode::exhausted, node, "",
-        fmt::format("more than {} schemas stand inside each other here", depth_)));
+    return tl::unexpected(
+        document_.error(ErrorCode::exhausted, node, "",
+                        fmt::format("more than {} schemas stand inside each other here", depth_)));
   }
   open_.push_back(it);
   Result<Cases<Case>> out =
@@ -272,8 +272,8 @@ Result<Cases<Case>> Expander::any_of(std::span<const Literal> parts, const Site&
     STRATA_TRY(spend(more.size()));
     append(out, std::move(more));
     if (out.size() > kMaxCases) {
-      return tl::unexpected(error(ErrorCode::exhausted, site,
-                                  fmt::format("more than {} alternatives", kMaxCases)));
+      return tl::unexpected(
+          error(ErrorCode::exhausted, site, fmt::format("more than {} alternatives", kMaxCases)));
     }
   }
   absorb(out);
@@ -330,8 +330,8 @@ Result<Cases<Case>> Expander::one_of(std::span<const Literal> parts, const Site&
     }
     append(out, std::move(alone));
     if (out.size() > kMaxCases) {
-      return tl::unexpected(error(ErrorCode::exhausted, site,
-                                  fmt::format("more than {} alternatives", kMaxCases)));
+      return tl::unexpected(
+          error(ErrorCode::exhausted, site, fmt::format("more than {} alternatives", kMaxCases)));
     }
   }
   return out;
@@ -447,9 +447,9 @@ Result<bool> Expander::surely_empty(const All& all, int levels) {
   const bool looked = std::exchange(looking_, true);
   const std::uint32_t tracked = std::exchange(tracking_, 0);
   std::vector<Literal> open = std::exchange(open_, {});
-  Result<bool> empty = surely_empty_kinds<PlainCase<Kind::null>, PlainCase<Kind::yes>,
-                                          PlainCase<Kind::no>, NumberCase, StringCase, ArrayCase,
-                                          ObjectCase>(all, levels);
+  Result<bool> empty =
+      surely_empty_kinds<PlainCase<Kind::null>, PlainCase<Kind::yes>, PlainCase<Kind::no>,
+                         NumberCase, StringCase, ArrayCase, ObjectCase>(all, levels);
   looking_ = looked;
   tracking_ = tracked;
   open_ = std::move(open);

@@ -18,10 +18,10 @@ namespace strata::constrain {
 
 class Expander {
  public:
-  static constexpr std::size_t kMaxCases = 512;       // of one disjunction
-  static constexpr std::uint64_t kLongLength = 4'096;  // of strings whose texts are automata
+  static constexpr std::size_t kMaxCases = 512;         // of one disjunction
+  static constexpr std::uint64_t kLongLength = 4'096;   // of strings whose texts are automata
   static constexpr std::size_t kMaxProperties = 4'096;  // that one object lists
-  static constexpr std::size_t kMaxWork = 2'000'000;  // members looked at, over all
+  static constexpr std::size_t kMaxWork = 2'000'000;    // members looked at, over all
 
   Expander(SchemaDocument& document, std::uint32_t depth) : document_(document), depth_(depth) {}
 
@@ -158,7 +158,7 @@ class Expander {
   std::uint32_t tracking_ = 0;  // schemas around that ask what was evaluated
   bool looking_ = false;        // only for whether anything is left: oneOf counts as anyOf
   std::map<std::tuple<Kind, Literal, Literal>, bool> disjoint_;
-  std::vector<Literal> open_;   // schemas being expanded, to see one that needs itself
+  std::vector<Literal> open_;  // schemas being expanded, to see one that needs itself
   std::map<std::string, Language, std::less<>> patterns_, formats_;
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
 
 namespace strata::constrain {
 
@@ -50,9 +49,8 @@ const Regular& any_string() {
 }
 
 const Regular& any_scalar() {
-  static const Regular language =
-      one_of({any_string(), json_number(), Regular::literal("null"), Regular::literal("true"),
-              Regular::literal("false")});
+  static const Regular language = one_of({any_string(), json_number(), Regular::literal("null"),
+                                          Regular::literal("true"), Regular::literal("false")});
   return language;
 }
 
@@ -208,9 +206,8 @@ Expr SchemaGrammar::arrays_and_objects(const PlanNode& node) {
 Expr SchemaGrammar::array(const ArrayPlan& it) {
   const Expr comma = texts_.comma();
   if (it.machine) {
-    return texts_.brackets(machine(*it.machine, comma, [&](const Machine::Edge& edge) {
-      return value(*edge.value);
-    }));
+    return texts_.brackets(
+        machine(*it.machine, comma, [&](const Machine::Edge& edge) { return value(*edge.value); }));
   }
   // Items up to the first that has no value, or to the most.
   std::vector<Expr> prefix;
@@ -239,8 +236,7 @@ Expr SchemaGrammar::array(const ArrayPlan& it) {
   }
   Expr out = tail.value_or(grammar_.empty());
   for (std::size_t i = prefix.size(); i-- > 0;) {
-    out = i == 0 ? grammar_.sequence({prefix[i], out})
-                 : grammar_.sequence({comma, prefix[i], out});
+    out = i == 0 ? grammar_.sequence({prefix[i], out}) : grammar_.sequence({comma, prefix[i], out});
     if (i >= it.least) out = grammar_.optional(out);
   }
   return texts_.brackets(out);
@@ -258,44 +254,39 @@ Expr SchemaGrammar::object(const ObjectPlan& it) {
                     *edge.value);
     }));
   }
-  std::vector<Expr> parts, others;
-  std::deque<bool> flags;
-  for (const ObjectPlan::Member& part : it.members) {
-    if (!plan_.node(part.value).productive) continue;
-    parts.push_back(member(part.key, part.value));
-    flags.push_back(part.required);
-  }
+  std::vector<Part> parts;
+  std::vector<Expr> others;
+  for (const ObjectPlan::Member& part : it.members)
+    if (plan_.node(part.value).productive)
+      parts.push_back({member(part.key, part.value), part.required});
   for (const ObjectPlan::Member& part : it.others)
     if (plan_.node(part.value).productive) others.push_back(member(part.key, part.value));
-  const auto required = std::make_unique<bool[]>(flags.size());
-  std::copy(flags.begin(), flags.end(), required.get());
   const std::optional<Expr> rest =
       others.empty() ? std::nullopt : std::optional(grammar_.choice(others));
-  return texts_.braces(
-      members(parts, std::span<const bool>(required.get(), flags.size()), rest, texts_.comma()));
+  return texts_.braces(members(parts, rest, texts_.comma()));
 }
 
 // Around a member that must be there each other one brings its comma along: before it those that
 // come before, behind it those that come behind. Where none must be there, some_of() sorts it out.
-Expr SchemaGrammar::members(std::span<const Expr> parts, std::span<const bool> required,
-                            std::optional<Expr> others, Expr between) {
-  const auto pivot = std::find(required.begin(), required.end(), true);
-  if (pivot == required.end()) {
-    std::vector<Expr> all(parts.begin(), parts.end());
+Expr SchemaGrammar::members(std::span<const Part> parts, std::optional<Expr> others, Expr between) {
+  const auto pivot =
+      std::find_if(parts.begin(), parts.end(), [](const Part& part) { return part.required; });
+  if (pivot == parts.end()) {
+    std::vector<Expr> all;
+    for (const Part& part : parts) all.push_back(part.text);
     if (others) {
       const Expr more = grammar_.sequence({between, *others});
       all.push_back(grammar_.sequence({*others, grammar_.repeat(more, 0, std::nullopt)}));
     }
     return all.empty() ? grammar_.empty() : grammar_.optional(some_of(all, between));
   }
-  const auto first = static_cast<std::size_t>(pivot - required.begin());
   std::vector<Expr> out;
-  for (std::size_t i = 0; i < first; ++i)
-    out.push_back(grammar_.optional(grammar_.sequence({parts[i], between})));
-  out.push_back(parts[first]);
-  for (std::size_t i = first + 1; i < parts.size(); ++i) {
-    const Expr part = grammar_.sequence({between, parts[i]});
-    out.push_back(required[i] ? part : grammar_.optional(part));
+  for (auto it = parts.begin(); it != pivot; ++it)
+    out.push_back(grammar_.optional(grammar_.sequence({it->text, between})));
+  out.push_back(pivot->text);
+  for (auto it = pivot + 1; it != parts.end(); ++it) {
+    const Expr part = grammar_.sequence({between, it->text});
+    out.push_back(it->required ? part : grammar_.optional(part));
   }
   if (others) {
     out.push_back(grammar_.repeat(grammar_.sequence({between, *others}), 0, std::nullopt));

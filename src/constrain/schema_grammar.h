@@ -52,13 +52,19 @@ class SchemaGrammar {
   Grammar::Expr value(PlanId id);
   // Writes the rules that values call; to be called last.
   void finish();
+  // The members of the objects that are valid there, as fields.
+  Result<Grammar::Expr> fields(PlanId id, const FieldMarks& marks);
   JsonTexts& texts() { return texts_; }
   // Members in their order with commas between them, or whatever else stands between.
-  Grammar::Expr members(std::span<const Grammar::Expr> parts, std::span<const bool> required,
-                        std::optional<Grammar::Expr> others, Grammar::Expr between);
-  // As rules: `part` writes an edge's value.
-  template <class Part>
-  Grammar::Expr machine(const Machine& it, Grammar::Expr between, Part part);
+  struct Part {
+    Grammar::Expr text;
+    bool required = false;
+  };
+  Grammar::Expr members(std::span<const Part> parts, std::optional<Grammar::Expr> others,
+                        Grammar::Expr between);
+  // As rules: `write` writes an edge's value.
+  template <class Write>
+  Grammar::Expr machine(const Machine& it, Grammar::Expr between, Write write);
   Grammar::Expr arrays_and_objects(const PlanNode& node);
 
  private:
@@ -68,6 +74,9 @@ class SchemaGrammar {
   Grammar::Expr member(const Regular& key, PlanId value);
   Grammar::Expr some_of(std::span<const Grammar::Expr> parts, Grammar::Expr between);
   std::string name(PlanId id) const;
+  Result<Grammar::Expr> field(const ObjectPlan::Member& it, const FieldMarks& marks, bool listed);
+  Result<Grammar::Expr> field_value(const PlanNode& node, const FieldMarks& marks);
+  Result<Grammar::Expr> fields_of(const ObjectPlan& it, const FieldMarks& marks);
 
   Grammar& grammar_;
   const Plan& plan_;
@@ -77,8 +86,8 @@ class SchemaGrammar {
   std::vector<PlanId> pending_;
 };
 
-template <class Part>
-Grammar::Expr SchemaGrammar::machine(const Machine& it, Grammar::Expr between, Part part) {
+template <class Write>
+Grammar::Expr SchemaGrammar::machine(const Machine& it, Grammar::Expr between, Write write) {
   // Only states from which the end can be reached are written; backwards, to a fixed point.
   const std::size_t count = it.states.size();
   std::vector<char> ends(count, 0);
@@ -104,9 +113,9 @@ Grammar::Expr SchemaGrammar::machine(const Machine& it, Grammar::Expr between, P
       if (!edge.value) {
         ways.push_back(on);
       } else if (state.first) {
-        ways.push_back(grammar_.sequence({part(edge), on}));
+        ways.push_back(grammar_.sequence({write(edge), on}));
       } else {
-        ways.push_back(grammar_.sequence({between, part(edge), on}));
+        ways.push_back(grammar_.sequence({between, write(edge), on}));
       }
     }
     grammar_.define(rules[s], grammar_.choice(ways));

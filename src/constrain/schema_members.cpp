@@ -62,8 +62,7 @@ Result<std::optional<Cases<ObjectCase>>> Expander::assertion(const Site& site, b
   if (name == "propertyNames") return property_names(site, negated);
   if (name == "dependentRequired" || name == "dependentSchemas" || name == "dependencies")
     return dependencies(site, negated);
-  if (name != "minProperties" && name != "maxProperties")
-    return std::optional<Cases<ObjectCase>>();
+  if (name != "minProperties" && name != "maxProperties") return std::optional<Cases<ObjectCase>>();
   STRATA_ASSIGN(const std::uint64_t bound, count(site, site.value));
   ObjectCase it;
   if (name == "minProperties" && negated) {
@@ -83,9 +82,9 @@ Result<std::optional<Cases<ObjectCase>>> Expander::properties(const Site& site, 
   STRATA_ASSIGN(const json::object* const members, map(site));
   STRATA_TRY(spend(members->size()));
   if (members->size() > kMaxProperties) {
-    return tl::unexpected(error(ErrorCode::exhausted, site,
-                                fmt::format("{} properties; at most {} can be enforced",
-                                            members->size(), kMaxProperties)));
+    return tl::unexpected(error(
+        ErrorCode::exhausted, site,
+        fmt::format("{} properties; at most {} can be enforced", members->size(), kMaxProperties)));
   }
   ObjectCase it;
   Cases<ObjectCase> refuted;

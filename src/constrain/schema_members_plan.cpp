@@ -37,13 +37,13 @@ class States {
 Result<ArrayPlan> Plan::array(ArrayCase it) {
   ArrayPlan out;
   if (it.least > kMaxLeast) {
-    return refuse(ErrorCode::exhausted,
-                  fmt::format("minItems {} is more than any answer has; at most {}", it.least,
-                              kMaxLeast));
+    return refuse(
+        ErrorCode::exhausted,
+        fmt::format("minItems {} is more than any answer has; at most {}", it.least, kMaxLeast));
   }
-  if (it.most && *it.most < it.prefix.size())
-    it.prefix.resize(static_cast<std::size_t>(*it.most));
-  std::erase_if(it.counts, [](const ArrayCase::Count& count) { return count.least == 0 && !count.most; });
+  if (it.most && *it.most < it.prefix.size()) it.prefix.resize(static_cast<std::size_t>(*it.most));
+  std::erase_if(it.counts,
+                [](const ArrayCase::Count& count) { return count.least == 0 && !count.most; });
   if (it.unique && (!it.most || *it.most > 1)) {
     STRATA_ASSIGN(out.machine, distinct(it));
     return out;
@@ -71,7 +71,8 @@ Result<Machine> Plan::counting(const ArrayCase& it) {
     bool exact;            // items outside are told apart from those inside
   };
   std::vector<Counter> counters;
-  std::uint64_t enough = std::max<std::uint64_t>(it.prefix.size(), it.least);
+  // At least one: a comma comes before every item but the first.
+  std::uint64_t enough = std::max<std::uint64_t>({it.prefix.size(), it.least, 1});
   if (it.most) enough = std::max(enough, *it.most);
   for (const ArrayCase::Count& count : it.counts) {
     enough = std::max(enough, count.from);
@@ -96,9 +97,9 @@ Result<Machine> Plan::counting(const ArrayCase& it) {
   Machine out;
   for (std::size_t s = 0; s < states.size(); ++s) {
     if (states.size() > kMaxStates) {
-      return refuse(ErrorCode::exhausted,
-                    fmt::format("counting items needs more than {} states; use smaller bounds",
-                                kMaxStates));
+      return refuse(
+          ErrorCode::exhausted,
+          fmt::format("counting items needs more than {} states; use smaller bounds", kMaxStates));
     }
     const Knowledge now = states[s];
     Machine::State state{.edges = {}, .accepting = now[0] >= it.least, .first = s == 0};
@@ -113,8 +114,8 @@ Result<Machine> Plan::counting(const ArrayCase& it) {
       for (std::size_t c = 0; c < counters.size(); ++c) {
         const Counter& counter = counters[c];
         const bool in = (signs >> c & 1) != 0;
-        const bool idle = now[0] < counter.count->from ||
-                          (!counter.count->most && now[c + 1] >= counter.enough);
+        const bool idle =
+            now[0] < counter.count->from || (!counter.count->most && now[c + 1] >= counter.enough);
         if (idle) {
           possible &= !in;
         } else if (in) {
@@ -132,10 +133,6 @@ Result<Machine> Plan::counting(const ArrayCase& it) {
     }
     out.states.push_back(std::move(state));
   }
-  // A state that loops must not be the start, after which no comma comes.
-  for (Machine::State& state : out.states)
-    for (const Machine::Edge& edge : state.edges)
-      if (edge.to == 0) return refuse(ErrorCode::internal, "counting items leads back");
   return out;
 }
 
@@ -243,11 +240,12 @@ Status Plan::objects(ObjectCase it, std::vector<ObjectPlan>& out) {
     if (now.object.witnesses.empty()) {
       STRATA_TRY(object(std::move(now.object), now.others, out));
       if (out.size() <= Expander::kMaxCases) continue;
-      return refuse(ErrorCode::exhausted, fmt::format("more than {} alternatives of an object",
-                                                      Expander::kMaxCases));
+      return refuse(ErrorCode::exhausted,
+                    fmt::format("more than {} alternatives of an object", Expander::kMaxCases));
     }
-    const ObjectCase::Rule witness = now.object.witnesses.back();
+    ObjectCase::Rule witness = now.object.witnesses.back();
     now.object.witnesses.pop_back();
+    STRATA_ASSIGN(witness.value, simplified(witness.value));
     for (const ObjectCase::Property& property : now.object.properties) {
       if (property.absent || !witness.names.contains(property.name)) continue;
       Open listed = now;
@@ -297,9 +295,10 @@ Status Plan::object(ObjectCase it, const std::vector<NameSet>& witnesses,
     absent |= is_false(value);
     if (absent && property.required) return {};
     if (absent) continue;
-    STRATA_ASSIGN(Regular key, json_string(Regular::literal(property.name)));
+    Regular name = Regular::literal(property.name);
+    STRATA_ASSIGN(Regular key, json_string(name));
     STRATA_ASSIGN(const PlanId id, id_of(std::move(value)));
-    plan.members.push_back({std::move(key), id, property.required});
+    plan.members.push_back({std::move(name), std::move(key), id, property.required});
     required += property.required ? 1 : 0;
   }
   STRATA_ASSIGN(const std::vector<Cell> others, cells(it, listed, witnesses));
@@ -308,7 +307,7 @@ Status Plan::object(ObjectCase it, const std::vector<NameSet>& witnesses,
     Result<Regular> key = json_string(cell.names);
     if (!key) return refuse(key.error().code, std::move(key).error().message);
     STRATA_ASSIGN(const PlanId id, id_of(cell.value));
-    plan.others.push_back({*std::move(key), id, false});
+    plan.others.push_back({cell.names, *std::move(key), id, false});
     seen.push_back(cell.witness);
   }
   if (!witnesses.empty() && std::find(seen.begin(), seen.end(), true) == seen.end()) return {};
@@ -389,9 +388,9 @@ Status Plan::split(std::vector<Cell>& cells, const NameSet& by, const All* value
     if (!outside->is_nothing()) out.push_back({*std::move(outside), cell.value, cell.witness});
   }
   if (out.size() > kMaxLanguages) {
-    return refuse(ErrorCode::exhausted,
-                  fmt::format("patternProperties part the names into more than {} kinds",
-                              kMaxLanguages));
+    return refuse(
+        ErrorCode::exhausted,
+        fmt::format("patternProperties part the names into more than {} kinds", kMaxLanguages));
   }
   cells = std::move(out);
   return {};

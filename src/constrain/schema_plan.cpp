@@ -98,13 +98,12 @@ Result<All> Plan::simplified(const All& all) {
                            return member.key() == "$ref" || is_annotation(view(member.key()));
                          });
       if (!alone) break;
-      STRATA_ASSIGN(it.node,
-                    expander_.document().resolve(*it.node, view(reference->get_string())));
+      STRATA_ASSIGN(it.node, expander_.document().resolve(*it.node, view(reference->get_string())));
     }
-    const bool object = !it.constant && it.node->is_object();
-    const bool says_nothing = !it.constant && !it.negated &&
-                              ((it.node->is_bool() && it.node->get_bool()) ||
-                               (object && it.node->get_object().empty()));
+    const json::object* object = it.node->if_object();
+    const bool says_nothing =
+        !it.constant && ((it.node->is_bool() && it.node->get_bool() != it.negated) ||
+                         (object != nullptr && object->empty() && !it.negated));
     if (!says_nothing) add(out, {it});
   }
   return out;
@@ -181,21 +180,25 @@ Status Plan::open_scalars(PlanNode& node) {
   }
   if (!texts.empty()) {
     Result<Regular> text = either(texts);
-    if (text) node.raw = *text;
-    if (text) text = json_string(*text);
     if (!text) return located(std::move(text).error());
-    scalars.push_back(*std::move(text));
+    node.strings = *std::move(text);
+    Result<Regular> others = either(scalars);
+    if (!others) return located(std::move(others).error());
+    node.other_scalars = *std::move(others);
+    Result<Regular> spelled = json_string(node.strings);
+    if (!spelled) return located(std::move(spelled).error());
+    scalars = {node.other_scalars, *std::move(spelled)};
   }
   Result<Regular> all = either(scalars);
   if (!all) return located(std::move(all).error());
   node.scalars = *std::move(all);
+  if (texts.empty()) node.other_scalars = node.scalars;
   return {};
 }
 
 Result<Regular> Plan::number_language(const NumberCase& it) {
   static const Regular plain = *regex("-?(?:0|[1-9][0-9]*)(?:\\.[0-9]+)?", Match::whole);
-  static const Regular fractions =
-      *regex("-?(?:0|[1-9][0-9]*)\\.[0-9]*[1-9][0-9]*", Match::whole);
+  static const Regular fractions = *regex("-?(?:0|[1-9][0-9]*)\\.[0-9]*[1-9][0-9]*", Match::whole);
   STRATA_TRY(expander_.spend(100));
   NumberBounds bounds;
   std::string least, most;
@@ -265,12 +268,11 @@ void Plan::find_productive() {
     changed = false;
     for (PlanNode& it : nodes_) {
       if (it.productive) continue;
-      it.productive =
-          it.any || !it.scalars.is_nothing() || !it.long_strings.empty() ||
-          std::any_of(it.arrays.begin(), it.arrays.end(),
-                      [&](const ArrayPlan& plan) { return ends(plan); }) ||
-          std::any_of(it.objects.begin(), it.objects.end(),
-                      [&](const ObjectPlan& plan) { return ends(plan); });
+      it.productive = it.any || !it.scalars.is_nothing() || !it.long_strings.empty() ||
+                      std::any_of(it.arrays.begin(), it.arrays.end(),
+                                  [&](const ArrayPlan& plan) { return ends(plan); }) ||
+                      std::any_of(it.objects.begin(), it.objects.end(),
+                                  [&](const ObjectPlan& plan) { return ends(plan); });
       changed |= it.productive;
     }
   }

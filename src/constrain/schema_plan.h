@@ -44,26 +44,28 @@ struct ArrayPlan {
 
 struct ObjectPlan {
   struct Member {
-    Regular key;  // the name's spellings, quotes included
+    Regular name;
+    Regular key;  // its spellings as a string of JSON, quotes included
     PlanId value;
     bool required = false;
   };
-  std::vector<Member> members;  // in their order
-  std::vector<Member> others;   // any number of these behind them
+  std::vector<Member> members;     // in their order
+  std::vector<Member> others;      // any number of these behind them
   std::optional<Machine> machine;  // instead; its keys are members, then others
 };
 
 struct PlanNode {
   All all;
   std::uint32_t depth = 0;
-  bool any = false;  // every document
-  Regular scalars;   // null, true, false, numbers, strings
+  bool any = false;       // every document
+  Regular scalars;        // null, true, false, numbers, strings: as JSON
+  Regular other_scalars;  // but strings
+  Regular strings;        // as they are; without the long ones
   struct Lengths {
     std::uint64_t least = 0;
     std::optional<std::uint64_t> most;
   };
   std::vector<Lengths> long_strings;  // any strings of so many characters
-  std::optional<Regular> raw;         // strings as they are, for fields
   std::vector<ArrayPlan> arrays;
   std::vector<ObjectPlan> objects;
   bool productive = false;  // some document ends
@@ -72,11 +74,11 @@ struct PlanNode {
 class Plan {
  public:
   static constexpr std::size_t kMaxNodes = 20'000;
-  static constexpr std::uint64_t kShortLength = 64;  // of strings that are one automaton
+  static constexpr std::uint64_t kShortLength = 64;      // of strings that are one automaton
   static constexpr std::uint64_t kMaxLeast = 1'000'000;  // characters, items
-  static constexpr std::size_t kMaxStates = 8'192;   // of one machine
-  static constexpr std::size_t kMaxDistinct = 10;    // values that uniqueItems keeps apart
-  static constexpr std::size_t kMaxLanguages = 64;   // of names, of one object
+  static constexpr std::size_t kMaxStates = 8'192;       // of one machine
+  static constexpr std::size_t kMaxDistinct = 10;        // values that uniqueItems keeps apart
+  static constexpr std::size_t kMaxLanguages = 64;       // of names, of one object
 
   Plan(SchemaDocument& document, const JsonSchemaOptions& options)
       : options_(options), expander_(document, options.depth) {}
@@ -115,7 +117,6 @@ class Plan {
   Result<Machine> counted(const ObjectPlan& plan, const std::vector<bool>& witness,
                           const ObjectCase& bounds);
   void find_productive();
-
 
   bool ends(const Machine& it) const;
   tl::unexpected<Error> refuse(ErrorCode code, std::string_view message) const;

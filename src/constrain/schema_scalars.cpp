@@ -50,8 +50,7 @@ Result<std::optional<Cases<NumberCase>>> Expander::assertion(const Site& site, b
     STRATA_TRY(number(site));
     const Bound bound{exact(site.value), excluded};
     const Bound beyond{bound.value, !excluded};
-    if (most)
-      return one(negated ? bounded(beyond, std::nullopt) : bounded(std::nullopt, bound));
+    if (most) return one(negated ? bounded(beyond, std::nullopt) : bounded(std::nullopt, bound));
     return one(negated ? bounded(std::nullopt, beyond) : bounded(bound, std::nullopt));
   }
   if (name == "multipleOf") {
@@ -94,8 +93,8 @@ Result<Language> Expander::pattern(const Site& site, std::string_view text) {
   if (known != patterns_.end()) return known->second;
   Result<Regular> made = regex(text, Match::anywhere);
   if (!made) {
-    return tl::unexpected(error(made.error().code, site,
-                                fmt::format("'{}': {}", text, made.error().message)));
+    return tl::unexpected(
+        error(made.error().code, site, fmt::format("'{}': {}", text, made.error().message)));
   }
   auto language = std::make_shared<const Regular>(*std::move(made));
   patterns_.emplace(text, language);
@@ -127,7 +126,8 @@ Result<std::optional<Cases<StringCase>>> Expander::assertion(const Site& site, b
     auto known = formats_.find(key);
     if (known == formats_.end()) {
       const std::optional<Regular> texts = format_text(said);
-      known = formats_.emplace(key, texts ? std::make_shared<const Regular>(*texts) : nullptr).first;
+      known =
+          formats_.emplace(key, texts ? std::make_shared<const Regular>(*texts) : nullptr).first;
     }
     if (known->second == nullptr) return std::optional<Cases<StringCase>>();  // an annotation
     (negated ? it.not_in : it.in).push_back(known->second);
@@ -165,8 +165,9 @@ Result<bool> Expander::impossible(const StringCase& it, int) {
 Result<Regular> Expander::texts(const StringCase& strings) {
   STRATA_TRY(spend(100));
   const auto characters = [](std::string_view text) {
-    return static_cast<std::uint64_t>(std::count_if(
-        text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+    return static_cast<std::uint64_t>(std::count_if(text.begin(), text.end(), [](char c) {
+      return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+    }));
   };
   if (strings.values) {
     std::vector<Regular> left;
@@ -194,8 +195,8 @@ Result<Regular> Expander::texts(const StringCase& strings) {
     }
     std::optional<std::uint32_t> most;
     if (strings.most) most = static_cast<std::uint32_t>(*strings.most);
-    STRATA_ASSIGN(const Regular lengths,
-                  repeat(Regular::any_character(), static_cast<std::uint32_t>(strings.least), most));
+    STRATA_ASSIGN(const Regular lengths, repeat(Regular::any_character(),
+                                                static_cast<std::uint32_t>(strings.least), most));
     STRATA_ASSIGN(out, first ? Result<Regular>(lengths) : both(out, lengths));
   }
   for (const Language& it : strings.not_in) {

@@ -1,0 +1,112 @@
+// Objects as marked fields instead of JSON.
+#include <algorithm>
+
+#include "constrain/json_schema.h"
+#include "constrain/schema_grammar.h"
+
+namespace strata::constrain {
+
+namespace json = boost::json;
+using Expr = Grammar::Expr;
+
+// A string as it is, or other values as JSON. What any document may be is a string like any other.
+Result<Expr> SchemaGrammar::field_value(const PlanNode& node, const FieldMarks& marks) {
+  STRATA_ASSIGN(const Regular open_text, text_without(marks.close));
+  if (node.any) return grammar_.regular(open_text);
+  std::vector<Expr> ways;
+  if (!node.strings.is_nothing()) {
+    STRATA_ASSIGN(Regular text, both(node.strings, open_text));
+    ways.push_back(grammar_.regular(std::move(text)));
+  }
+  for (const PlanNode::Lengths& it : node.long_strings) {
+    std::optional<std::uint32_t> most;
+    constexpr std::uint64_t kTooLong = 1'000'000'000;
+    if (it.most) most = static_cast<std::uint32_t>(std::min(*it.most, kTooLong));
+    Result<Regular> text =
+        repeat(Regular::any_character(), static_cast<std::uint32_t>(it.least), most);
+    if (text) text = both(*text, open_text);
+    if (!text) {
+      return fail(ErrorCode::exhausted,
+                  "{}: the length of a string of up to {} characters cannot be enforced in a "
+                  "field; use a smaller maxLength or none",
+                  document_.place(*node.all.front().node), it.most.value_or(it.least));
+    }
+    ways.push_back(grammar_.regular(*std::move(text)));
+  }
+  if (!node.other_scalars.is_nothing()) ways.push_back(grammar_.regular(node.other_scalars));
+  ways.push_back(arrays_and_objects(node));
+  return grammar_.choice(ways);
+}
+
+Result<Expr> SchemaGrammar::field(const ObjectPlan::Member& it, const FieldMarks& marks,
+                                  bool listed) {
+  Regular name = it.name;
+  if (!listed) {  // where a field's name ends must be sure
+    STRATA_ASSIGN(const Regular open_name, text_without(marks.middle));
+    STRATA_ASSIGN(name, both(name, open_name));
+  }
+  STRATA_ASSIGN(const Expr value, field_value(plan_.node(it.value), marks));
+  return grammar_.sequence({grammar_.literal(marks.open), grammar_.regular(std::move(name)),
+                            grammar_.literal(marks.middle), value, grammar_.literal(marks.close)});
+}
+
+Result<Expr> SchemaGrammar::fields_of(const ObjectPlan& it, const FieldMarks& marks) {
+  std::vector<Part> parts;
+  std::vector<Expr> others;
+  for (const ObjectPlan::Member& part : it.members) {
+    Expr text = grammar_.nothing();  // a choice without alternatives: left out where it may be
+    if (plan_.node(part.value).productive) {
+      STRATA_ASSIGN(text, field(part, marks, true));
+    }
+    parts.push_back({text, part.required});
+  }
+  for (const ObjectPlan::Member& part : it.others) {
+    Expr text = grammar_.nothing();
+    if (plan_.node(part.value).productive) {
+      STRATA_ASSIGN(text, field(part, marks, false));
+    }
+    others.push_back(text);
+  }
+  if (it.machine) {
+    return machine(*it.machine, grammar_.empty(), [&](const Machine::Edge& edge) {
+      const bool listed = edge.key < parts.size();
+      return listed ? parts[edge.key].text : others[edge.key - parts.size()];
+    });
+  }
+  const std::optional<Expr> rest =
+      others.empty() ? std::nullopt : std::optional(grammar_.choice(others));
+  return members(parts, rest, grammar_.empty());
+}
+
+Result<Expr> SchemaGrammar::fields(PlanId id, const FieldMarks& marks) {
+  const PlanNode& node = plan_.node(id);
+  if (node.any) {
+    ObjectPlan any;
+    any.others.push_back({Regular::text(), Regular(), id, false});
+    return fields_of(any, marks);
+  }
+  std::vector<Expr> ways;
+  for (const ObjectPlan& it : node.objects) {
+    if (!plan_.ends(it)) continue;
+    STRATA_ASSIGN(const Expr way, fields_of(it, marks));
+    ways.push_back(way);
+  }
+  if (ways.empty()) return fail(ErrorCode::invalid_argument, "#: the schema allows no object");
+  return grammar_.choice(ways);
+}
+
+Result<Expr> json_fields(Grammar& grammar, const json::value& schema, const FieldMarks& marks,
+                         const JsonSchemaOptions& options) {
+  if (marks.open.empty() || marks.middle.empty() || marks.close.empty())
+    return fail(ErrorCode::invalid_argument, "the marks of a field must not be empty");
+  STRATA_ASSIGN(SchemaDocument document, SchemaDocument::make(schema));
+  Plan plan(document, options);
+  STRATA_ASSIGN(const PlanId root, plan.make(schema));
+  SchemaGrammar writer(grammar, plan, document, options);
+  STRATA_ASSIGN(const Expr out, writer.fields(root, marks));
+  writer.finish();
+  if (!grammar.status()) return tl::unexpected(grammar.status().error());
+  return out;
+}
+
+}  // namespace strata::constrain
