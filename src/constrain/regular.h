@@ -72,11 +72,11 @@ Result<Regular> without(const Regular& a, const Regular& b, const RegularLimits&
 // Texts (valid UTF-8) in which `stop`, not empty, does not occur.
 Result<Regular> text_without(std::string_view stop, const RegularLimits& limits = {});
 
-// What a pattern of ECMA-262 (flag u) means. Anchors, \b and up to nine lookarounds may be anywhere;
-// back references are `unsupported`, and so are properties of characters that are not known; syntax
-// errors are `invalid_argument`; all name the place. Needless escapes of punctuation and braces
-// that stand for themselves are taken as they are meant. Time is linear in the pattern and the
-// automaton, which the limits bound.
+// What a pattern of ECMA-262 (flag u) means. Anchors, \b and up to nine lookarounds may be
+// anywhere; back references are `unsupported`, and so are properties of characters that are not
+// known; syntax errors are `invalid_argument`; all name the place. Needless escapes of punctuation
+// and braces that stand for themselves are taken as they are meant. Time is linear in the pattern
+// and the automaton, which the limits bound.
 enum class Match {
   whole,     // the pattern is the whole text
   anywhere,  // JSON Schema's: it occurs in the text; ^ and $ hold it to the ends
@@ -101,9 +101,10 @@ struct NumberBounds {
 // JSON writers do not use one there, and which exponents would do depends on all digits before
 // them. `unsupported` for a bound of more than 2,000 digits or a larger divisor.
 Result<Regular> json_number(const NumberBounds& bounds, const RegularLimits& limits = {});
-// Texts of a `format` of JSON Schema (date-time, date, time, duration, email, hostname, ipv4, ipv6,
-// uri, uri-reference, uuid, json-pointer, regex's neighbours ...); absent for a name that is not
-// known.
+// Texts of a `format` of JSON Schema: date-time, date, time, duration, email, idn-email, hostname,
+// idn-hostname, ipv4, ipv6, uri, uri-reference, iri, iri-reference, uri-template, uuid,
+// json-pointer and relative-json-pointer. Absent for another name, and for regex, whose texts are
+// no regular language. What is narrower than its document is said in docs/constrain.md.
 std::optional<Regular> format_text(std::string_view name);
 
 }  // namespace strata::constrain
