@@ -13,6 +13,7 @@ set -euo pipefail
 build_set=(
   g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config
   ccache:ccache mold:mold # faster builds
+  node:nodejs npm:npm     # the web app is built with them
   libboost1.81-dev libboost-json1.81-dev libcli11-dev libexpected-dev libfmt-dev libspdlog-dev
   libsqlite3-dev libssl-dev libutf8proc-dev liburing-dev libxxhash-dev
 )
@@ -20,7 +21,7 @@ test_set=(
   libgtest-dev libgmock-dev clang-format-19:clang-format-19
   git:git python3:python3 unicode-data # checks of the tree
   python3-venv                         # .venv: what tests compare with
-  node:nodejs npm:npm                  # end-to-end tests with the clients' own libraries
+  chromium:chromium fonts-dejavu-core  # end-to-end tests of the web app
   fio:fio                              # what 'strata ple bench' is held against
 )
 all_set=(

@@ -94,6 +94,7 @@ constexpr std::array kKeys = {
     ConfigKey{"chats_db", Type::path, "File that keeps chats; empty: in memory"},
     ConfigKey{"chats_max", Type::number, "Chats kept, 0 to keep none", 0, 10'000'000},
     ConfigKey{"chats_mib", Type::number, "MiB for them", 1, 1'048'576},
+    ConfigKey{"no_web_app", Type::flag, "Serve no web app at /"},
     ConfigKey{"body_mib", Type::number, "Largest body of a request", 1, 4096},
     ConfigKey{"connections", Type::number, "Connections open at once", 1, 100'000},
     ConfigKey{"log_level", Type::text, "trace, debug, info, warning, error or off"},

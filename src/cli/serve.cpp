@@ -29,6 +29,7 @@
 #include "server/http.h"
 #include "server/openai_responses.h"
 #include "server/service.h"
+#include "server/web_app.h"
 
 namespace strata {
 namespace {
@@ -81,6 +82,9 @@ void print_addresses(const Config& config, std::uint16_t port, const EngineFacts
   const std::string base =
       fmt::format("{}://{}:{}", tls ? "https" : "http", v6 ? "[" + host + "]" : host, port);
   fmt::print("{} is ready at {} ({} tokens of context)\n", facts.model_name, base, facts.context);
+  if (!config.flag("no_web_app") && !server::embedded_web_app().empty()) {
+    fmt::print("  in a browser: {}/\n", base);
+  }
   fmt::print("  clients: base URL {}/v1, {} API key\n", base, asks ? "with an" : "any");
   fmt::print(
       "  try: curl {}/v1/chat/completions -H 'Content-Type: application/json' "
@@ -118,6 +122,7 @@ server::HttpOptions http_options(const Config& config) {
 Result<server::ApiOptions> api_options(const Config& config) {
   server::ApiOptions options;
   options.version = version_number();
+  if (!config.flag("no_web_app")) options.web_app = server::WebApp(server::embedded_web_app());
   options.access.bound_host = config.text("host");
   options.access.keys = config.list("api_key");
   options.access.allowed_hosts = config.list("allowed_hosts");
@@ -161,7 +166,7 @@ server::ServiceOptions service_options(const Config& config) {
   options.encoder_source = config.at("encoder_replies").source;
   options.aliases = config.list("aliases");
   for (const char* key : {"drafts", "draft_source", "draft_vocabulary", "cache_ram", "cache_dir",
-                          "cache_disk", "parallel", "trace"})
+                          "cache_disk", "parallel", "trace", "chats_db"})
     options.engine_settings.push_back({key, config.at(key).value, config.at(key).source});
   return options;
 }

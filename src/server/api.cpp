@@ -284,7 +284,8 @@ Api::Api(ApiOptions options)
     : access_(std::move(options.access)),
       version_(std::move(options.version)),
       responses_(std::move(options.responses)),
-      chats_(std::move(options.chats)) {
+      chats_(std::move(options.chats)),
+      web_app_(options.web_app) {
   if (responses_ == nullptr) {
     // A database in memory needs nothing that can fail but memory.
     auto store = ResponseStore::open("");
@@ -328,7 +329,10 @@ void Api::handle(const HttpRequest& request, const Writer& bare_writer) {
     writer = std::make_shared<HeadedWriter>(bare_writer, std::move(headers));
   }
   const std::string_view path = request.path;
-  const auto route = find_route(path, request.method == "HEAD" ? "GET" : request.method);
+  const WebFile* page = web_app_.find(path);
+  const auto route = page != nullptr
+                         ? Route{"GET", path, nullptr, true}
+                         : find_route(path, request.method == "HEAD" ? "GET" : request.method);
   const bool open_to_all = options || (route && route->open_to_all);
   if (auto allowed = access_.check(request, open_to_all, route && route->state); !allowed) {
     std::vector<std::pair<std::string, std::string>> headers;
@@ -350,6 +354,7 @@ void Api::handle(const HttpRequest& request, const Writer& bare_writer) {
     return send_error(*writer, {405, fmt::format("this path takes {} only", route->method), {}, {}},
                       path, {{"Allow", std::string(route->method)}});
   }
+  if (page != nullptr) return WebApp::serve(*page, request, *writer);
   if (const std::string* encoding = request.header("Content-Encoding");
       encoding != nullptr && *encoding != "identity" && !encoding->empty()) {
     return send_error(*writer,

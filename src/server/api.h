@@ -8,6 +8,7 @@
 #include "server/access.h"
 #include "server/http.h"
 #include "server/service.h"
+#include "server/web_app.h"
 
 namespace strata::server {
 
@@ -19,6 +20,7 @@ struct ApiOptions {
   std::string version = "unknown";            // of the program
   std::shared_ptr<Responses> responses = {};  // nullptr: stored in memory
   std::shared_ptr<Chats> chats = {};          // nullptr: stored in memory
+  WebApp web_app = {};                        // served at "/"
 };
 
 class Api {
@@ -41,6 +43,7 @@ class Api {
   std::string version_;
   std::shared_ptr<Responses> responses_;
   std::shared_ptr<Chats> chats_;
+  WebApp web_app_;
   std::mutex mutex_;
   std::shared_ptr<Service> service_;
   std::string reason_ = "the model is being loaded; try again shortly";

@@ -317,6 +317,8 @@ std::string_view reason_phrase(unsigned status) {
       return "OK";
     case 204:
       return "No Content";
+    case 304:
+      return "Not Modified";
     case 400:
       return "Bad Request";
     case 401:

@@ -395,7 +395,9 @@ std::string Connection::head_text(const HttpResponse& response,
     text += fmt::format("Content-Type: {}\r\n", response.content_type);
   }
   for (const auto& [name, value] : response.headers) text += fmt::format("{}: {}\r\n", name, value);
-  if (length && response.status != 204) text += fmt::format("Content-Length: {}\r\n", *length);
+  if (length && response.status != 204 && response.status != 304) {
+    text += fmt::format("Content-Length: {}\r\n", *length);
+  }
   if (!length && chunked_) text += "Transfer-Encoding: chunked\r\n";
   text += keep_connection_ ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n";
   return text;
