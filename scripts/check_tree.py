@@ -13,7 +13,7 @@ import tree
 MAX_LINES = 900  # of a file written by hand: a longer one has two subjects
 MAX_BYTES = 8_000_000  # of any file but the demo model's
 BIG_FILES = pathlib.PurePath("models/demo")
-CODE = {".h", ".cpp", ".cu", ".cuh", ".py", ".mjs", ".js", ".ts", ".sh", ".cmake"}
+CODE = {".h", ".cpp", ".cu", ".cuh", ".py", ".mjs", ".js", ".ts", ".tsx", ".css", ".sh", ".cmake"}
 TEXT = CODE | {".md", ".txt", ".yml", ".toml", ""}
 TEXT_NAMES = {"CMakePresets.json", "package.json"}
 

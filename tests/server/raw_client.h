@@ -94,7 +94,7 @@ class RawClient {
     parse_head(input_.substr(0, end), response);
     input_.erase(0, end + 4);
     const auto length = response.headers.find("Content-Length");
-    if (head_only || response.status == 204 || response.status == 100) {
+    if (head_only || response.status == 204 || response.status == 304 || response.status == 100) {
       response.complete = true;
     } else if (length != response.headers.end()) {
       const std::size_t bytes = std::strtoull(length->second.c_str(), nullptr, 10);

@@ -71,7 +71,7 @@ TEST_F(WebAppTest, OtherNamesAndMethodsAreRefused) {
 }
 
 TEST_F(WebAppTest, ForeignHostsGetNothing) {
-  rebuild({.web_app = WebApp(kFiles)});
+  rebuild({.access = {}, .web_app = WebApp(kFiles)});
   EXPECT_EQ(send("GET /", "Host: evil.example\r\n").status, 403u);
   EXPECT_EQ(send("GET /", "Host: localhost\r\n").status, 200u);
 }
