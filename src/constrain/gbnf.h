@@ -11,6 +11,9 @@
 //   %regex "ECMA-262 pattern"   the whole of it
 //   %until "text"               any text without it
 //
+// What stands in quotes behind a % is a JSON string. A line of a rule that does not end it (a '|',
+// a literal ...) may follow on the next lines.
+//
 // The rule `root` is the answer. Errors name line and column.
 #pragma once
 
