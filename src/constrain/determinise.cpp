@@ -11,7 +11,7 @@
 #include <unordered_map>
 
 #include "base/hash.h"
-#include "constrain/tables.h"
+#include "constrain/automata.h"
 
 namespace strata::constrain {
 namespace {
@@ -157,9 +157,9 @@ class LeftCalls {
 };
 
 // Bytes that no automaton tells apart.
-class ByteClasses {
+class ByteGroups {
  public:
-  explicit ByteClasses(const Nfa& nfa) {
+  explicit ByteGroups(const Nfa& nfa) {
     std::array<bool, 257> begins{};
     begins[0] = true;
     for (const Nfa::State& state : nfa.states) {
@@ -191,8 +191,8 @@ class Determiniser {
         deadline_(deadline),
         closure_(nfa),
         left_(nfa, closure_),
-        classes_(nfa),
-        targets_(classes_.size()) {}
+        groups_(nfa),
+        targets_(groups_.size()) {}
 
   Result<Automata> run() {
     out_.empty = nfa_.rules[0].empty;
@@ -260,8 +260,8 @@ class Determiniser {
   void offer(std::uint32_t member, std::uint32_t begins) {
     const Nfa::State& state = nfa_.states[member];
     for (const Nfa::Range& range : state.bytes) {
-      const std::uint16_t last = classes_.of(range.last);
-      for (std::uint16_t c = classes_.of(range.first); c <= last; ++c)
+      const std::uint16_t last = groups_.of(range.last);
+      for (std::uint16_t c = groups_.of(range.first); c <= last; ++c)
         targets_[c].push_back(range.to);
     }
     for (const Nfa::Edge& call : state.calls) {
@@ -274,7 +274,7 @@ class Determiniser {
   Status write_edges() {
     const std::size_t first_range = out_.ranges.size();
     const Set* before = nullptr;
-    for (std::size_t c = 0; c < classes_.size(); ++c) {
+    for (std::size_t c = 0; c < groups_.size(); ++c) {
       Set& set = targets_[c];
       if (set.empty()) continue;
       std::uint32_t to = 0;
@@ -287,10 +287,10 @@ class Determiniser {
       before = &set;
       std::vector<Automata::Range>& ranges = out_.ranges;
       if (ranges.size() > first_range && ranges.back().to == to &&
-          ranges.back().last + 1 == classes_.first(c))
-        ranges.back().last = classes_.last(c);
+          ranges.back().last + 1 == groups_.first(c))
+        ranges.back().last = groups_.last(c);
       else
-        ranges.push_back({classes_.first(c), classes_.last(c), to});
+        ranges.push_back({groups_.first(c), groups_.last(c), to});
     }
     write_labels(calls_,
                  [&](std::uint32_t label, std::uint32_t to) { out_.calls.push_back({label, to}); });
@@ -329,7 +329,7 @@ class Determiniser {
   Deadline& deadline_;
   Closure closure_;
   LeftCalls left_;
-  ByteClasses classes_;
+  ByteGroups groups_;
   Automata out_;
   std::vector<std::uint32_t> number_;
   std::uint32_t rule_ = 0;
@@ -403,11 +403,33 @@ class Heights {
   std::vector<std::vector<std::uint32_t>> levels_;
 };
 
+constexpr std::uint32_t kManyRanges = 3;
+constexpr std::size_t kMaxRows = 16'384;  // of a kilobyte
+
+void finish(Automata& automata) {
+  const std::size_t states = automata.states.size() - 1;
+  automata.row.assign(states, Automata::kDead);
+  for (std::uint32_t s = 0; s < states; ++s) {
+    Automata::State& state = automata.states[s];
+    state.plain = !state.accepts && !automata.has_calls(s);
+    const std::uint32_t end = automata.states[s + 1].bytes;
+    if (end - state.bytes <= kManyRanges || automata.rows.size() >= kMaxRows * 256) continue;
+    automata.row[s] = static_cast<std::uint32_t>(automata.rows.size() / 256);
+    automata.rows.resize(automata.rows.size() + 256, Automata::kDead);
+    std::uint32_t* row = automata.rows.data() + std::size_t{automata.row[s]} * 256;
+    for (std::uint32_t i = state.bytes; i < end; ++i) {
+      const Automata::Range& range = automata.ranges[i];
+      std::fill(row + range.first, row + range.last + 1, range.to);
+    }
+  }
+}
+
 }  // namespace
 
 Result<Automata> determinise(const Nfa& nfa, const CompileLimits& limits, Deadline& deadline) {
   STRATA_ASSIGN(Automata automata, Determiniser(nfa, limits, deadline).run());
   if (!automata.calls.empty()) Heights(automata).run();
+  finish(automata);
   return automata;
 }
 

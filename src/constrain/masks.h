@@ -9,8 +9,10 @@
 
 namespace strata::constrain {
 
-// Adds the tokens to `mask`.
-void fill_mask(const CompiledGrammar::Tables& tables, Stacks& stacks, const Readings& readings,
-               std::span<std::uint64_t> mask);
+// The tokens that can follow, but for the ends. Where that takes more than kMaxMaskWork readings,
+// tokens may be missing.
+inline constexpr std::uint64_t kMaxMaskWork = 2'000'000;
+MaskWords make_mask(const CompiledGrammar::Tables& tables, Stacks& stacks,
+                    const Readings& readings);
 
 }  // namespace strata::constrain

@@ -1,6 +1,7 @@
 #include "constrain/matcher.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "constrain/masks.h"
 #include "constrain/stacks.h"
@@ -19,7 +20,7 @@ std::size_t CompiledGrammar::bytes() const {
                     it.calls.size() * sizeof(Automata::Call) +
                     it.token_edges.size() * sizeof(Automata::TokenEdge);
   for (const TokenSet& set : it.token_sets) sum += sizeof(set) + set.ids.size() * sizeof(TokenId);
-  return sum;
+  return sum + (it.row.size() + it.rows.size()) * sizeof(std::uint32_t) + tables_->masks.bytes();
 }
 
 Result<std::shared_ptr<const CompiledGrammar>> CompiledGrammar::compile(
@@ -32,11 +33,9 @@ Result<std::shared_ptr<const CompiledGrammar>> CompiledGrammar::compile(
   if (!analysis.finite.node[static_cast<std::uint32_t>(*grammar.root())])
     return fail(ErrorCode::invalid_argument, "the constraint allows no text at all");
   STRATA_ASSIGN(const Nfa nfa, build_nfa(grammar, analysis, limits, vocabulary->size(), deadline));
-  auto tables = std::make_unique<Tables>();
-  STRATA_ASSIGN(tables->automata, determinise(nfa, limits, deadline));
-  tables->vocabulary = std::move(vocabulary);
-  tables->limits = limits;
-  return std::make_shared<const CompiledGrammar>(std::move(tables));
+  STRATA_ASSIGN(Automata automata, determinise(nfa, limits, deadline));
+  return std::make_shared<const CompiledGrammar>(
+      std::make_unique<Tables>(std::move(vocabulary), limits, std::move(automata)));
 }
 
 struct Matcher::Impl {
@@ -47,21 +46,32 @@ struct Matcher::Impl {
     const auto size = static_cast<TokenId>(grammar->tables().vocabulary->size());
     std::erase_if(ends, [&](TokenId id) { return id < 0 || id >= size; });
     std::sort(ends.begin(), ends.end());
-    history.emplace_back();
-    stacks.begin(history.back());
+    Readings start;
+    stacks.begin(start);
+    history.push_back(number_of(std::move(start)));
   }
 
-  const Readings& now() const { return history.back(); }
+  const Readings& now() const { return known[history.back()]; }
   bool is_end(TokenId id) const { return std::binary_search(ends.begin(), ends.end(), id); }
+
+  std::uint32_t number_of(Readings readings) {
+    const auto number = static_cast<std::uint32_t>(known.size());
+    const auto [it, fresh] = numbers.emplace(stacks.hash(readings), number);
+    if (!fresh && known[it->second].list == readings.list &&
+        known[it->second].complete == readings.complete)
+      return it->second;
+    readings_held += readings.list.size();
+    known.push_back(std::move(readings));
+    return number;
+  }
 
   // What the text becomes with a token.
   bool step(TokenId id, Readings& out) {
     const Vocabulary::Trie& trie = grammar->tables().vocabulary->trie();
-    Readings from, to;
     stacks.step_token(now(), id, out);
     const std::string& text = trie.texts[static_cast<std::size_t>(id)];
     if (text.empty()) return !out.dead();
-    from = now();
+    Readings from = now(), to;
     for (const char c : text) {
       if (!stacks.step(from, static_cast<std::uint8_t>(c), to)) return !out.dead();
       std::swap(from, to);
@@ -70,38 +80,98 @@ struct Matcher::Impl {
     return true;
   }
 
+  void push(Readings next) {
+    history.push_back(number_of(std::move(next)));
+    if (readings_held > most_readings || stacks.size() > most_entries) compact();
+  }
+
+  // Texts whose readings are always new ones would gather them without end: all but the last are
+  // given up.
+  void compact() {
+    const std::size_t keep = std::min(history.size(), kMinRollback + 1);
+    forgotten += history.size() - keep;
+    history.erase(history.begin(), history.end() - static_cast<std::ptrdiff_t>(keep));
+    std::vector<Readings> kept;
+    std::unordered_map<std::uint32_t, std::uint32_t> place;
+    for (std::uint32_t& number : history) {
+      const auto [it, fresh] = place.emplace(number, static_cast<std::uint32_t>(kept.size()));
+      if (fresh) kept.push_back(std::move(known[number]));
+      number = it->second;
+    }
+    stacks.keep_only(kept);
+    known = std::move(kept);
+    numbers.clear();
+    readings_held = 0;
+    for (std::uint32_t k = 0; k < known.size(); ++k) {
+      numbers.emplace(stacks.hash(known[k]), k);
+      readings_held += known[k].list.size();
+    }
+    most_readings = std::max(kManyReadings, 2 * readings_held);
+    most_entries = std::max(kManyEntries, 2 * stacks.size());
+    masked = kNone;
+  }
+
   void refresh() {
-    if (masked) return;
-    const std::size_t words = (grammar->tables().vocabulary->size() + 63) / 64;
-    mask.assign(words, 0);
-    fill_mask(grammar->tables(), stacks, now(), mask);
-    for (const TokenId id : ends) set(id, false);
+    if (masked == history.back()) return;
+    const CompiledGrammar::Tables& tables = grammar->tables();
+    const std::uint64_t key = stacks.hash(now());
+    words = tables.masks.find(key);
+    if (!words) {
+      words = make_mask(tables, stacks, now());
+      tables.masks.keep(key, words);
+    }
+    mask = *words;
+    const bool has_end =
+        std::any_of(ends.begin(), ends.end(), [&](TokenId id) { return allows(mask, id); });
+    if (has_end || now().complete) {
+      own = *words;
+      for (const TokenId id : ends) set(id, now().complete);
+      mask = own;
+    }
     any = std::any_of(mask.begin(), mask.end(), [](std::uint64_t word) { return word != 0; });
-    if (now().complete || !any)
+    if (!any) {
+      own = *words;
       for (const TokenId id : ends) set(id, true);
-    masked = true;
+      mask = own;
+    }
+    masked = history.back();
   }
 
   void set(TokenId id, bool value) {
-    std::uint64_t& word = mask[static_cast<std::size_t>(id) / 64];
+    std::uint64_t& word = own[static_cast<std::size_t>(id) / 64];
     const std::uint64_t bit = std::uint64_t{1} << (static_cast<std::size_t>(id) % 64);
     word = value ? word | bit : word & ~bit;
   }
 
+  static constexpr std::size_t kMinRollback = 256;
+  static constexpr std::size_t kManyReadings = std::size_t{1} << 20;
+  static constexpr std::size_t kManyEntries = std::size_t{1} << 17;
+  static constexpr std::uint32_t kNone = UINT32_MAX;
+
   std::shared_ptr<const CompiledGrammar> grammar;
   std::vector<TokenId> ends;
   Stacks stacks;
-  std::vector<Readings> history;  // before the first token, after each
-  std::vector<std::uint64_t> mask;
-  bool masked = false;  // `mask` and `any` are those of the text so far
-  bool any = false;     // something can follow
+  std::vector<Readings> known;  // each once, as far as their hashes differ
+  std::unordered_map<std::uint64_t, std::uint32_t> numbers;  // of them, by their hash
+  std::vector<std::uint32_t> history;  // in `known`: before the first token, after each
+  std::size_t forgotten = 0;           // tokens before the history
+  std::size_t readings_held = 0, most_readings = kManyReadings, most_entries = kManyEntries;
+
+  // The mask of the readings `masked`: `words`, or `own` where the ends change it.
+  std::uint32_t masked = kNone;
+  MaskWords words;
+  std::vector<std::uint64_t> own;
+  Mask mask;
+  bool any = false;  // something is allowed
 };
 
 Matcher::Matcher(std::shared_ptr<const CompiledGrammar> grammar, std::vector<TokenId> ends)
     : impl_(std::make_unique<Impl>(std::move(grammar), std::move(ends))) {}
-Matcher::Matcher(const Matcher& other) : impl_(std::make_unique<Impl>(*other.impl_)) {}
+Matcher::Matcher(const Matcher& other) : impl_(std::make_unique<Impl>(*other.impl_)) {
+  impl_->masked = Impl::kNone;  // it may be the other's own
+}
 Matcher& Matcher::operator=(const Matcher& other) {
-  if (this != &other) impl_ = std::make_unique<Impl>(*other.impl_);
+  if (this != &other) *this = Matcher(other);
   return *this;
 }
 Matcher::Matcher(Matcher&&) noexcept = default;
@@ -123,19 +193,17 @@ bool Matcher::accept(TokenId id) {
   } else if (!impl_->step(id, next)) {
     return false;
   }
-  impl_->history.push_back(std::move(next));
-  impl_->masked = false;
+  impl_->push(std::move(next));
   return true;
 }
 
 void Matcher::rollback(std::size_t tokens) {
   if (tokens == 0) return;
-  impl_->history.resize(impl_->history.size() - std::min(tokens, accepted()));
-  impl_->masked = false;
+  impl_->history.resize(impl_->history.size() - std::min(tokens, impl_->history.size() - 1));
 }
 
 std::size_t Matcher::accepted() const {
-  return impl_->history.size() - 1;
+  return impl_->forgotten + impl_->history.size() - 1;
 }
 
 bool Matcher::can_end() const {

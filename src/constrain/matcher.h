@@ -84,7 +84,9 @@ class Matcher {
   Mask mask();
   // False, and nothing changes, for a token that mask() does not allow.
   bool accept(TokenId id);
-  void rollback(std::size_t tokens);  // takes back the last accepted ones
+  // Takes back the last accepted ones; of more than 256, as many as it still knows: an ambiguous
+  // grammar may make it forget the others.
+  void rollback(std::size_t tokens);
   std::size_t accepted() const;
   bool can_end() const;   // the text so far is whole
   bool must_end() const;  // and nothing can follow

@@ -1,18 +1,22 @@
 #include "constrain/stacks.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace strata::constrain {
 namespace {
 
-constexpr std::size_t kLinear = 12;  // readings that are searched one by one
+constexpr std::size_t kLinear = 12;          // readings that are searched one by one
+constexpr std::size_t kManyEntries = 1'024;  // worth to be forgotten
+constexpr std::size_t kCallsAReading = 4;    // of the limit of readings
 
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   hash = (hash ^ value) * 0x9E37'79B9'7F4A'7C15U;
   return hash ^ (hash >> 29U);
 }
 
-std::uint64_t hash_of(const Reading& it) {
+// By number: for one step only.
+std::uint64_t key_of(const Reading& it) {
   return mix(0x51, (std::uint64_t{it.state} << 32U) | it.stack);
 }
 
@@ -22,11 +26,6 @@ Stacks::Stacks(const Automata& automata, const CompileLimits& limits)
     : automata_(&automata), max_depth_(limits.depth), max_readings_(limits.parallel) {
   entries_.push_back({});
   slots_.assign(64, 0);
-}
-
-std::size_t Stacks::bytes() const {
-  return entries_.capacity() * sizeof(Entry) + places_.capacity() * sizeof(Reading) +
-         slots_.capacity() * sizeof(std::uint32_t);
 }
 
 void Stacks::begin(Readings& out) {
@@ -43,6 +42,12 @@ bool Stacks::step(const Readings& from, std::uint8_t byte, Readings& out) {
     if (to != Automata::kDead && !add(out, {to, it.stack})) return false;
   }
   return !out.list.empty() && close(out);
+}
+
+bool Stacks::enter(Reading reading, Readings& out) {
+  out.clear();
+  out.list.push_back(reading);
+  return close(out);
 }
 
 bool Stacks::step_token(const Readings& from, TokenId id, Readings& out) {
@@ -72,6 +77,7 @@ void Stacks::merge(const Readings& from, Readings& to) {
 bool Stacks::close(Readings& readings) {
   called_.clear();
   for (std::size_t i = 0; i < readings.list.size(); ++i) {
+    ++work_;
     const Reading it = readings.list[i];
     if (automata_->has_calls(it.state)) call(it);
     if (!automata_->states[it.state].accepts) continue;
@@ -99,23 +105,19 @@ bool Stacks::add(Readings& readings, Reading reading) {
     return true;
   }
   if (list.size() >= max_readings_) {
-    limited_ = true;
     readings.clear();
     return false;
   }
-  // The table is made anew when the list has become long, and whenever it has doubled.
+  // The table is made anew when the list has become long, and whenever it fills.
   if (list.size() == kLinear || list.size() * 2 > seen_.size()) {
-    seen_.assign(std::max<std::size_t>(64, list.size() * 4), 0);
-    std::size_t size = 64;
-    while (size < seen_.size()) size *= 2;
-    seen_.assign(size, 0);
+    seen_.assign(std::bit_ceil(std::max<std::size_t>(64, list.size() * 4)), 0);
     for (std::size_t i = 0; i < list.size(); ++i) {
-      std::size_t slot = hash_of(list[i]) & (size - 1);
-      while (seen_[slot] != 0) slot = (slot + 1) & (size - 1);
+      std::size_t slot = key_of(list[i]) & (seen_.size() - 1);
+      while (seen_[slot] != 0) slot = (slot + 1) & (seen_.size() - 1);
       seen_[slot] = static_cast<std::uint32_t>(i + 1);
     }
   }
-  std::size_t slot = hash_of(reading) & (seen_.size() - 1);
+  std::size_t slot = key_of(reading) & (seen_.size() - 1);
   for (; seen_[slot] != 0; slot = (slot + 1) & (seen_.size() - 1))
     if (list[seen_[slot] - 1] == reading) return true;
   list.push_back(reading);
@@ -126,14 +128,12 @@ bool Stacks::add(Readings& readings, Reading reading) {
 // A call that could not end within the limit of depth is not made.
 void Stacks::call(const Reading& from) {
   const Automata::State* state = &automata_->states[from.state];
+  if (called_.size() > kCallsAReading * max_readings_) return;
   for (std::uint32_t i = state[0].calls; i < state[1].calls; ++i) {
     const Automata::Call& it = automata_->calls[i];
     const std::uint32_t inside = automata_->states[automata_->rules[it.rule].start].height + 1U;
     const std::uint32_t after = automata_->states[it.back].height;
-    if (entries_[from.stack].depth + std::max(inside, after) > max_depth_) {
-      limited_ = true;
-      continue;
-    }
+    if (entries_[from.stack].depth + std::max(inside, after) > max_depth_) continue;
     called_.push_back({it.rule, {it.back, from.stack}});
   }
 }
@@ -175,7 +175,7 @@ std::uint32_t Stacks::entry(std::vector<Reading>& places) {
   std::sort(places.begin(), places.end());
   places.erase(std::unique(places.begin(), places.end()), places.end());
   std::uint64_t hash = places.size();
-  for (const Reading& it : places) hash = mix(hash, hash_of(it));
+  for (const Reading& it : places) hash += hash_of(it);
   std::size_t slot = hash & (slots_.size() - 1);
   for (; slots_[slot] != 0; slot = (slot + 1) & (slots_.size() - 1)) {
     const Entry& known = entries_[slots_[slot]];
@@ -193,12 +193,13 @@ std::uint32_t Stacks::entry(std::vector<Reading>& places) {
   places_.insert(places_.end(), places.begin(), places.end());
   entries_.push_back(fresh);
   slots_[slot] = number;
-  if (entries_.size() * 2 > slots_.size()) grow();
+  work_ += places.size();
+  if (entries_.size() * 2 > slots_.size()) fill_slots();
   return number;
 }
 
-void Stacks::grow() {
-  slots_.assign(slots_.size() * 2, 0);
+void Stacks::fill_slots() {
+  slots_.assign(std::bit_ceil(std::max<std::size_t>(64, entries_.size() * 4)), 0);
   for (std::size_t i = 1; i < entries_.size(); ++i) {
     std::size_t slot = entries_[i].hash & (slots_.size() - 1);
     while (slots_[slot] != 0) slot = (slot + 1) & (slots_.size() - 1);
@@ -206,12 +207,52 @@ void Stacks::grow() {
   }
 }
 
-void Stacks::truncate(std::size_t size) {
-  if (size >= entries_.size()) return;
+std::uint64_t Stacks::hash_of(const Reading& reading) const {
+  return mix(mix(0x51, reading.state), entries_[reading.stack].hash);
+}
+
+std::uint64_t Stacks::hash(const Readings& readings) const {
+  std::uint64_t hash = readings.list.size();
+  for (const Reading& it : readings.list) hash += hash_of(it);
+  return hash;
+}
+
+void Stacks::forget(std::size_t size) {
+  if (entries_.size() < size + kManyEntries) return;
   places_.resize(entries_[size].first);
   entries_.resize(size);
-  slots_.assign(slots_.size() / 2, 0);
-  grow();
+  fill_slots();
+}
+
+void Stacks::keep_only(std::span<Readings> readings) {
+  // An entry's places name older entries, so one pass from the newest finds all that are needed.
+  std::vector<std::uint32_t> number(entries_.size(), 0);
+  for (const Readings& it : readings)
+    for (const Reading& reading : it.list) number[reading.stack] = 1;
+  for (std::size_t i = entries_.size(); i-- > 1;) {
+    if (number[i] == 0) continue;
+    for (const Reading& place : below(static_cast<std::uint32_t>(i))) number[place.stack] = 1;
+  }
+  std::uint32_t entries = 1, places = 0;
+  number[0] = 0;
+  for (std::size_t i = 1; i < entries_.size(); ++i) {
+    if (number[i] == 0) continue;
+    Entry entry = entries_[i];
+    for (std::uint32_t k = 0; k < entry.count; ++k) {
+      Reading place = places_[entry.first + k];
+      place.stack = number[place.stack];
+      places_[places + k] = place;
+    }
+    entry.first = places;
+    places += entry.count;
+    number[i] = entries;
+    entries_[entries++] = entry;
+  }
+  entries_.resize(entries);
+  places_.resize(places);
+  fill_slots();
+  for (Readings& it : readings)
+    for (Reading& reading : it.list) reading.stack = number[reading.stack];
 }
 
 }  // namespace strata::constrain

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "constrain/tables.h"
+#include "constrain/automata.h"
 
 namespace strata::constrain {
 
@@ -39,21 +39,27 @@ class Stacks {
   // nothing is left.
   bool step(const Readings& from, std::uint8_t byte, Readings& out);
   bool step_token(const Readings& from, TokenId id, Readings& out);
+  // A single reading, with what it leads to without anything being read.
+  bool enter(Reading reading, Readings& out);
   // Adds readings that are complete in themselves to others.
   static void merge(const Readings& from, Readings& to);
 
-  bool limited() const { return limited_; }  // readings were given up since the last forgive()
-  void forgive() { limited_ = false; }
+  // Readings looked at since begin_work().
+  std::uint64_t work() const { return work_; }
+  void begin_work() { work_ = 0; }
+
+  // The same for the same readings of the same grammar, whatever was read before.
+  std::uint64_t hash(const Readings& readings) const;
 
   std::size_t size() const { return entries_.size(); }
-  std::size_t bytes() const;
-  // The entries behind those below `size` are forgotten; no reading may hold them.
-  void truncate(std::size_t size);
+  // Forgets entries behind the first `size` if they have become many; no reading may hold them.
+  void forget(std::size_t size);
+  // Forgets all entries that these readings do not need; they get new numbers.
+  void keep_only(std::span<Readings> readings);
   // Where a stack goes on.
   std::span<const Reading> below(std::uint32_t stack) const {
     return std::span(places_).subspan(entries_[stack].first, entries_[stack].count);
   }
-  std::uint32_t depth(std::uint32_t stack) const { return entries_[stack].depth; }
 
  private:
   struct Entry {
@@ -71,11 +77,12 @@ class Stacks {
   void call(const Reading& from);
   bool run_calls(Readings& readings);
   std::uint32_t entry(std::vector<Reading>& places);
-  void grow();
+  void fill_slots();
+  std::uint64_t hash_of(const Reading& reading) const;
 
   const Automata* automata_;
   std::uint32_t max_depth_, max_readings_;
-  bool limited_ = false;
+  std::uint64_t work_ = 0;
   std::vector<Entry> entries_;
   std::vector<Reading> places_;
   std::vector<std::uint32_t> slots_;  // hash table of entries_; 0 is free
