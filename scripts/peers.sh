@@ -20,6 +20,8 @@ case "${1:-}" in
     echo llama-tokens
     echo llama-logits
     echo npm-gguf
+    echo npm-regex
+    echo npm-formats
     if [[ "${2:-0}" == 1 ]]; then
       echo tokenizers-all
       echo tokenizers-speed
@@ -39,6 +41,8 @@ case "${1:-}" in
   llama-full-width) exec "$python" tests/peers/llama_logits.py --full-width ;;
   llama-speed) exec "$python" tests/peers/llama_speed.py "${@:2}" ;;
   npm-gguf) exec node tests/peers/gguf_equality.mjs ;;
+  npm-regex) exec node tests/peers/regex_equality.mjs ;;
+  npm-formats) exec node tests/peers/format_equality.mjs ;;
   *)
     echo "peers: unknown test '${1:-}'; see: scripts/peers.sh --list 1" >&2
     exit 2

@@ -188,13 +188,14 @@ struct Identifiers {
   std::string hierarchy(const std::string& first) const {
     return one_of({all_of({"//", authority(), segments()}),
                    all_of({"/(?:", segment(), "+", segments(), ")?"}),
-                   all_of({first, "+", segments()}), ""});
+                   all_of({first, "+", segments()})});
   }
+  // A scheme alone names nothing, and validators refuse it before a query.
   std::string absolute() const {
     return all_of({"[A-Za-z][A-Za-z0-9+.-]*:", hierarchy(segment()), after_path()});
   }
   // Without a scheme the first segment has no colon.
-  std::string relative() const { return all_of({hierarchy(characters("@")), after_path()}); }
+  std::string relative() const { return all_of({hierarchy(characters("@")), "?", after_path()}); }
   std::string reference() const { return one_of({absolute(), relative()}); }
 };
 

@@ -336,6 +336,9 @@ int main(int argc, char** argv) {
   put("fuzz_model_network", "tiny", model());
   put("fuzz_base_json", "object",
       R"({"a":[1,-2.5e3,true,null,"\u00e9\ud83d\ude00"],"b":{"c":[]}})");
+  put("fuzz_constrain_regex", "name", "^[A-Za-z_][A-Za-z0-9_]{0,63}$\nname_1");
+  put("fuzz_constrain_regex", "places", "(^|,)(?!no)\\b\\w+?(?<=x)(?:,|$)\nax,bx");
+  put("fuzz_constrain_regex", "characters", "[^\\p{Lu}\\u{1F600}-\\ud83d\\ude02]*\\s\n\u00e9 ");
   write_server();
   write_answers();
   copy_templates(argv[2]);
