@@ -117,37 +117,104 @@ class Walk {
   std::vector<Readings> many_;  // where the frame is not of a single one
 };
 
+// What the characters of some kinds can do from one of the readings.
+struct Reach {
+  LetterSet begins = 0;       // kinds of which a character may come next
+  LetterSet letters = 0;      // all characters of these kinds,
+  std::uint32_t certain = 0;  // as many as this, can follow
+  bool exact = false;         // and not one more
+};
+
+class Reaches {
+ public:
+  Reaches(const CompiledGrammar::Tables& tables, Stacks& stacks)
+      : tables_(tables), stacks_(stacks) {}
+
+  std::vector<Reach> of(const Readings& readings, int rounds = kRounds) {
+    std::vector<Reach> out;
+    for (const Reading& it : readings.list)
+      if (tables_.automata.has_bytes(it.state)) out.push_back(of(it, rounds));
+    return out;
+  }
+
+ private:
+  // A text that is counted in several rules goes on behind each; a token is not longer than a few.
+  static constexpr int kRounds = 3;
+
+  Reach of(const Reading& reading, int rounds) {
+    const Span span = tables_.span_of(reading.state);
+    Reach reach{span.begins, span.letters, span.certain, false};
+    if (span.letters == 0 || span.certain == Span::kAll) return reach;
+    Readings after;
+    if (span.ends) behind(reading.stack, after);
+    reach.exact = span.stops && !span.calls && !takes(after, span.letters);
+    // What the last state leads to.
+    if (tables_.automata.states[span.last].plain) return reach;
+    stacks_.enter({span.last, reading.stack}, after);
+    std::erase(after.list, Reading{span.last, reading.stack});
+    if (!takes(after, span.letters)) return reach;
+    if (rounds == 0) {
+      reach.exact = false;
+      return reach;
+    }
+    std::uint32_t more = 0;
+    for (const Reach& it : of(after, rounds - 1)) {
+      if ((it.begins & span.letters) == 0) continue;
+      const bool covers = (span.letters & ~it.letters) == 0;
+      reach.exact = reach.exact && covers && it.exact;
+      if (covers) more = std::max(more, it.certain);
+    }
+    reach.certain = more == Span::kAll ? more : reach.certain + more;
+    return reach;
+  }
+
+  void behind(std::uint32_t stack, Readings& out) {
+    out.clear();
+    if (stack == 0) return;
+    Readings one;
+    const std::vector<Reading> places(stacks_.below(stack).begin(), stacks_.below(stack).end());
+    for (const Reading& place : places) {
+      stacks_.enter(place, one);
+      Stacks::merge(one, out);
+    }
+  }
+
+  bool takes(const Readings& readings, LetterSet letters) const {
+    return std::any_of(readings.list.begin(), readings.list.end(), [&](const Reading& it) {
+      return (tables_.span_of(it.state).begins & letters) != 0;
+    });
+  }
+
+  const CompiledGrammar::Tables& tables_;
+  Stacks& stacks_;
+};
+
 // Adds the tokens that are known without asking; false for a kind that must be walked as well.
-bool add_kind(const Trie::Kind& kind, const std::vector<Span>& spans, bool only, Words& mask) {
+bool add_kind(const Trie::Kind& kind, const std::vector<Reach>& reaches, Words& mask) {
   std::uint32_t certain = 0;
-  bool exact = false;
-  for (const Span& span : spans) {
-    if ((kind.letters & ~span.letters) != 0 || span.certain < certain) continue;
-    certain = span.certain;
-    exact = span.exact;
+  bool exact = true;
+  for (const Reach& it : reaches) {
+    if ((kind.letters & it.begins) == 0) continue;
+    const bool covers = (kind.letters & ~it.letters) == 0;
+    if (covers) certain = std::max(certain, it.certain);
+    exact = exact && covers && it.exact;
   }
   const std::size_t length = std::min<std::size_t>(certain, kind.up_to.size() - 1);
   const std::uint32_t count = kind.up_to[length];
   for (std::uint32_t k = 0; k < count; ++k) set(mask, kind.by_length[k]);
-  return count == kind.by_length.size() || (exact && only);
+  return exact || count == kind.by_length.size();
 }
 
 void add_texts(const CompiledGrammar::Tables& tables, Stacks& stacks, const Readings& readings,
                Words& mask) {
   const Trie& trie = tables.vocabulary->trie();
-  std::vector<Span> spans;
-  bool reads = false;
-  for (const Reading& it : readings.list) {
-    if (!tables.automata.has_bytes(it.state)) continue;
-    reads = true;
-    const Span span = tables.span_of(it.state);
-    if (span.letters != 0) spans.push_back(span);
-  }
-  if (!reads) return;
+  const std::vector<Reach> reaches = Reaches(tables, stacks).of(readings);
+  if (reaches.empty()) return;
   Walk walk(tables, stacks, readings, mask);
-  if (spans.empty()) return walk.run(trie.all);
+  if (std::all_of(reaches.begin(), reaches.end(), [](const Reach& it) { return !it.letters; }))
+    return walk.run(trie.all);
   for (const Trie::Kind& kind : trie.kinds)
-    if (!add_kind(kind, spans, readings.list.size() == 1, mask)) walk.run(kind.tree);
+    if (!add_kind(kind, reaches, mask)) walk.run(kind.tree);
   walk.run(trie.broken);
 }
 

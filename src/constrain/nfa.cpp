@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/checked.h"
+#include "constrain/automaton.h"
 
 namespace strata::constrain {
 namespace {
@@ -259,6 +259,7 @@ class Builder {
 
   void regular(const Regular& language, std::uint32_t from, std::uint32_t to) {
     if (language.is_nothing()) return;
+    const Regular::Automaton& automaton = language.automaton();
     const auto base = static_cast<std::uint32_t>(nfa_.states.size());
     nfa_.states.resize(base + language.states());
     bridge(from, base + language.start());
@@ -266,7 +267,7 @@ class Builder {
       if (language.accepting(state)) bridge(base + state, to);
       std::vector<Nfa::Range>& ranges = nfa_.states[base + state].bytes;
       for (unsigned byte = 0; byte < 256; ++byte) {
-        const Regular::State next = language.next(state, static_cast<std::uint8_t>(byte));
+        const Regular::State next = automaton.next(state, static_cast<std::uint8_t>(byte));
         if (next == Regular::kDead) continue;
         const auto value = static_cast<std::uint8_t>(byte);
         if (!ranges.empty() && ranges.back().last + 1U == byte && ranges.back().to == base + next)

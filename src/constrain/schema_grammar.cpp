@@ -11,6 +11,8 @@ using Rule = Grammar::Rule;
 namespace {
 
 constexpr std::uint64_t kWritten = 8;  // repetitions up to here are written one by one
+// Characters are counted by states, which masks are quickly made of, in rows of this length.
+constexpr std::uint32_t kRow = 256;
 
 // What is built of a few bytes is far from every limit.
 Regular joined(std::initializer_list<Regular> parts) {
@@ -106,9 +108,34 @@ Expr JsonTexts::brackets(Expr inside) {
 }
 
 Expr JsonTexts::string(std::uint64_t least, std::optional<std::uint64_t> most) {
+  const Expr quote = grammar_.literal("\"");
   if (!character_) character_ = grammar_.regular(string_character());
-  return grammar_.sequence(
-      {grammar_.literal("\""), times(*character_, least, most), grammar_.literal("\"")});
+  if (most && *most < least) return grammar_.nothing();
+  if (most && *most <= 2 * kRow)
+    return grammar_.sequence(
+        {quote, row(static_cast<std::uint32_t>(least), static_cast<std::uint32_t>(*most)), quote});
+  const Expr full = row(kRow, kRow);
+  const auto rest = [](std::uint64_t count) { return static_cast<std::uint32_t>(count % kRow); };
+  const Expr needed =
+      grammar_.sequence({exactly(full, least / kRow), row(rest(least), rest(least))});
+  if (!most)
+    return grammar_.sequence({quote, needed, grammar_.repeat(*character_, 0, std::nullopt), quote});
+  const std::uint64_t more = *most - least, rows = more / kRow;
+  const Expr last = grammar_.sequence({exactly(full, rows), row(0, rest(more))});
+  const Expr others = rows == 0 ? grammar_.nothing()
+                                : grammar_.sequence({at_most(full, rows - 1), row(0, kRow - 1)});
+  return grammar_.sequence({quote, needed, grammar_.choice({others, last}), quote});
+}
+
+// So many characters; the same rule for all who ask for as many.
+Expr JsonTexts::row(std::uint32_t least, std::uint32_t most) {
+  if (most <= kWritten) return grammar_.repeat(*character_, least, most);
+  const auto [it, fresh] = rows_.try_emplace({least, most});
+  if (fresh) {
+    it->second = grammar_.declare(fmt::format("{} to {} characters", least, most));
+    grammar_.define(it->second, grammar_.repeat(*character_, least, most));
+  }
+  return grammar_.call(it->second);
 }
 
 Expr JsonTexts::times(Expr part, std::uint64_t least, std::optional<std::uint64_t> most) {

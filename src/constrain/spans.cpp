@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <optional>
 #include <vector>
 
 namespace strata::constrain {
 namespace {
 
-constexpr std::uint32_t kFarEnough = 256;  // characters; no token has more that matter
+constexpr std::uint32_t kFarEnough = 48;  // characters; few tokens have more
 
 struct Bytes {
   std::uint8_t first, last;
@@ -52,15 +51,27 @@ const std::vector<Wide>& wide() {
   return kWide;
 }
 
+// Few states, each once.
+struct Few {
+  static constexpr std::size_t kMost = 4;
+  std::array<std::uint32_t, kMost> list{};
+  std::size_t count = 0;
+
+  bool add(std::uint32_t state) {
+    if (std::find(list.begin(), list.begin() + count, state) != list.begin() + count) return true;
+    if (count == kMost) return false;
+    list[count++] = state;
+    return true;
+  }
+};
+
 // Adds where the bytes lead; false if one of them leads nowhere.
-bool follow(const Automata& automata, std::uint32_t state, Bytes bytes,
-            std::vector<std::uint32_t>& to) {
+bool follow(const Automata& automata, std::uint32_t state, Bytes bytes, Few& to) {
   unsigned next = bytes.first;
   for (std::uint32_t i = automata.states[state].bytes; i < automata.states[state + 1].bytes; ++i) {
     const Automata::Range& range = automata.ranges[i];
     if (range.last < next) continue;
-    if (range.first > next) return false;
-    if (std::find(to.begin(), to.end(), range.to) == to.end()) to.push_back(range.to);
+    if (range.first > next || !to.add(range.to)) return false;
     next = range.last + 1U;
     if (next > bytes.last) return true;
   }
@@ -69,43 +80,39 @@ bool follow(const Automata& automata, std::uint32_t state, Bytes bytes,
 
 // The one state that all characters of a kind lead to.
 std::optional<std::uint32_t> target(const Automata& automata, std::uint32_t state, Letters kind) {
-  std::vector<std::uint32_t> ends;
-  for (const Bytes bytes : ranges()[static_cast<std::size_t>(kind)]) {
-    if (!follow(automata, state, bytes, ends) || ends.size() > 1) return std::nullopt;
-  }
-  if (kind == Letters::wide) {
-    for (const Wide& character : wide()) {
-      std::vector<std::uint32_t> at{state}, next;
-      for (const Bytes bytes : character.bytes) {
-        next.clear();
-        for (const std::uint32_t from : at) {
-          const bool inside = bytes.first >= 0x80 && bytes.first < 0xC0;
-          if (inside && !automata.states[from].plain) return std::nullopt;
-          if (!follow(automata, from, bytes, next)) return std::nullopt;
-        }
-        std::swap(at, next);
+  Few ends;
+  for (const Bytes bytes : ranges()[static_cast<std::size_t>(kind)])
+    if (!follow(automata, state, bytes, ends) || ends.count > 1) return std::nullopt;
+  if (kind != Letters::wide) return ends.list[0];
+  for (const Wide& character : wide()) {
+    Few at;
+    at.add(state);
+    for (std::size_t k = 0; k < character.bytes.size(); ++k) {
+      Few next;
+      for (std::size_t i = 0; i < at.count; ++i) {
+        if (k > 0 && !automata.states[at.list[i]].plain) return std::nullopt;
+        if (!follow(automata, at.list[i], character.bytes[k], next)) return std::nullopt;
       }
-      ends.insert(ends.end(), at.begin(), at.end());
-      if (std::adjacent_find(ends.begin(), ends.end(), std::not_equal_to<>()) != ends.end())
-        return std::nullopt;
+      at = next;
     }
+    for (std::size_t i = 0; i < at.count; ++i) ends.add(at.list[i]);
+    if (ends.count > 1) return std::nullopt;
   }
-  return ends.front();
+  return ends.list[0];
 }
 
-// Whether no text that begins with a byte of the kinds can follow.
-bool takes_none(const Automata& automata, std::uint32_t state, LetterSet letters) {
-  const Automata::State& it = automata.states[state];
-  if (it.accepts || automata.has_calls(state)) return false;
-  for (std::uint32_t i = it.bytes; i < automata.states[state + 1].bytes; ++i) {
+// The kinds of which a character may come next.
+LetterSet begins(const Automata& automata, std::uint32_t state) {
+  LetterSet kinds = 0;
+  for (std::uint32_t i = automata.states[state].bytes; i < automata.states[state + 1].bytes; ++i) {
     const Automata::Range& range = automata.ranges[i];
     for (unsigned byte = range.first; byte <= range.last; ++byte) {
       const Letters kind =
           byte < 0x80 ? letters_of(static_cast<std::uint8_t>(byte)) : Letters::wide;
-      if ((letters >> static_cast<unsigned>(kind)) & 1U) return false;
+      kinds |= static_cast<LetterSet>(1U << static_cast<unsigned>(kind));
     }
   }
-  return true;
+  return kinds;
 }
 
 }  // namespace
@@ -145,14 +152,18 @@ Span Spans::of(std::uint32_t state) {
 
 // Follows the steps, as long as they take the kinds of the first one, to a loop or to the end.
 Span Spans::find(std::uint32_t state) {
+  Span span;
+  span.begins = begins(automata_, state);
   const Step first = step(state);
-  if (first.letters == 0) return {};
-  if (first.to == state) return {first.letters, Span::kAll, false};
-  const Step second = step(first.to);
-  if (second.to == first.to && (first.letters & second.letters) != 0)
-    return {static_cast<LetterSet>(first.letters & second.letters), Span::kAll, false};
-  Span span{first.letters, 1, !automata_.has_calls(state) && !automata_.states[state].accepts};
-  std::uint32_t at = first.to;
+  span.letters = first.letters;
+  if (first.letters == 0) return span;
+  const Step second = first.to == state ? first : step(first.to);
+  if (second.to == first.to && (first.letters & second.letters) != 0) {
+    span.letters &= second.letters;
+    span.certain = Span::kAll;
+    return span;
+  }
+  std::uint32_t at = state;
   for (; span.certain < kFarEnough; ++span.certain) {
     const Step next = step(at);
     if (next.to == Automata::kDead || (next.letters & span.letters) != span.letters) break;
@@ -160,10 +171,12 @@ Span Spans::find(std::uint32_t state) {
       span.certain = Span::kAll;
       return span;
     }
-    span.exact = span.exact && !automata_.has_calls(at) && !automata_.states[at].accepts;
+    span.ends = span.ends || automata_.states[at].accepts;
+    span.calls = span.calls || automata_.has_calls(at);
     at = next.to;
   }
-  span.exact = span.exact && takes_none(automata_, at, span.letters);
+  span.last = at;
+  span.stops = (begins(automata_, at) & span.letters) == 0;
   return span;
 }
 

@@ -13,9 +13,13 @@ namespace strata::constrain {
 struct Span {
   static constexpr std::uint32_t kAll = UINT32_MAX;
 
-  LetterSet letters = 0;      // all characters of these kinds, in any order ...
-  std::uint32_t certain = 0;  // ... as many as this can follow
-  bool exact = false;         // and not one more
+  LetterSet begins = 0;                  // kinds of which some character may come next
+  LetterSet letters = 0;                 // all characters of these kinds, in any order ...
+  std::uint32_t certain = 0;             // ... as many as this can follow,
+  std::uint32_t last = Automata::kDead;  // up to this state
+  bool stops = false;                    // which takes no character of `letters` itself
+  bool ends = false;                     // a state before `last` accepts
+  bool calls = false;                    // a state before `last` calls
 };
 
 // Found when first asked for; not thread-safe.

@@ -40,6 +40,28 @@ std::shared_ptr<const Vocabulary> vocabulary() {
   return *Vocabulary::make(std::move(texts));
 }
 
+// The mask against every token, along a random text.
+void check_along(Matcher& matcher, std::size_t vocabulary_size, int steps,
+                 std::mt19937_64& engine) {
+  for (int step = 0; step < steps; ++step) {
+    const Mask mask = matcher.mask();
+    Matcher probe = matcher;
+    std::vector<TokenId> allowed;
+    for (TokenId id = 0; id < static_cast<TokenId>(vocabulary_size); ++id) {
+      const bool accepted = probe.accept(id);
+      ASSERT_EQ(allows(mask, id), accepted) << "token " << id << " at step " << step;
+      if (!accepted) continue;
+      probe.rollback(1);
+      if (id != kByteEnd + 1) allowed.push_back(id);
+    }
+    if (allowed.empty()) {
+      ASSERT_TRUE(matcher.must_end());
+      return;
+    }
+    ASSERT_TRUE(matcher.accept(allowed[engine() % allowed.size()]));
+  }
+}
+
 TEST(Masks, AreWhatCanBeAccepted) {
   const auto tokens = vocabulary();
   std::mt19937_64 engine(7);
@@ -49,24 +71,33 @@ TEST(Masks, AreWhatCanBeAccepted) {
     ASSERT_TRUE(compiled) << compiled.error().message;
     for (int walk = 0; walk < 4; ++walk) {
       Matcher matcher(*compiled, {kByteEnd + 1});
-      for (int step = 0; step < 25; ++step) {
-        const Mask mask = matcher.mask();
-        Matcher probe = matcher;
-        std::vector<TokenId> allowed;
-        for (TokenId id = 0; id < static_cast<TokenId>(tokens->size()); ++id) {
-          const bool accepted = probe.accept(id);
-          ASSERT_EQ(allows(mask, id), accepted) << "token " << id << " at step " << step;
-          if (!accepted) continue;
-          probe.rollback(1);
-          if (id != kByteEnd + 1) allowed.push_back(id);
-        }
-        if (allowed.empty()) {
-          ASSERT_TRUE(matcher.must_end());
-          break;
-        }
-        ASSERT_TRUE(matcher.accept(allowed[engine() % allowed.size()]));
-      }
+      ASSERT_NO_FATAL_FAILURE(check_along(matcher, tokens->size(), 25, engine));
     }
+  }
+}
+
+// Characters that are counted in rows of rules: around the ends of rows and of the text.
+TEST(Masks, AreWhatCanBeAcceptedOfCountedTexts) {
+  const auto tokens = vocabulary();
+  std::mt19937_64 engine(8);
+  struct Place {
+    std::string_view schema;
+    std::size_t before;  // characters
+  };
+  for (const Place& place : {Place{R"({"type":"string","maxLength":20})", 3},
+                             Place{R"({"type":"string","maxLength":600})", 250},
+                             Place{R"({"type":"string","maxLength":600})", 585},
+                             Place{R"({"type":"string","minLength":530,"maxLength":1100})", 520},
+                             Place{R"({"type":"string","minLength":530,"maxLength":1100})", 1090},
+                             Place{R"({"type":"string","minLength":3000})", 2990},
+                             Place{R"({"type":"string","maxLength":5000})", 4980}}) {
+    SCOPED_TRACE(fmt::format("{} after {}", place.schema, place.before));
+    const auto compiled = compile_gbnf(fmt::format("root ::= %json {}", place.schema), tokens);
+    ASSERT_TRUE(compiled) << compiled.error().message;
+    Matcher matcher(*compiled, {kByteEnd + 1});
+    ASSERT_TRUE(matcher.accept('"'));
+    for (std::size_t i = 0; i < place.before; ++i) ASSERT_TRUE(matcher.accept('x'));
+    ASSERT_NO_FATAL_FAILURE(check_along(matcher, tokens->size(), 12, engine));
   }
 }
 
