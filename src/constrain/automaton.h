@@ -6,6 +6,7 @@
 #include <array>
 #include <bitset>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -38,6 +39,13 @@ struct Regular::Automaton {
   std::vector<std::uint8_t> accepting;  // [state] 0 or 1
   // The only text, where the language was made from one: lists of words become tries directly.
   std::optional<std::string> word;
+  // The other way to say it, where the language was made as copies side by side.
+  struct Repetition {
+    Regular part;
+    std::uint32_t least = 0;
+    std::optional<std::uint32_t> most;
+  };
+  std::shared_ptr<const Repetition> repetition;
 
   static constexpr std::uint32_t kNone = UINT32_MAX;
   static std::uint32_t near(State from, State to) { return (to - from) << 1; }

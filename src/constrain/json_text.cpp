@@ -11,7 +11,7 @@ namespace {
 using State = Regular::State;
 constexpr State kDead = Regular::kDead;
 
-constexpr std::string_view kHex = "0123456789abcdef";
+constexpr std::string_view kHex = "0123456789abcdefABCDEF";
 
 int hex_digit(std::uint8_t byte) {
   if (byte >= '0' && byte <= '9') return byte - '0';
@@ -75,12 +75,13 @@ class Literals {
   Result<Regular> run() {
     table_.start = state_of(Reading());
     for (State s = 0; s < table_.states(); ++s) {
-      if (!budget_.take(bytes_.size()) || !budget_.holds(table_.states()))
-        return tl::unexpected(budget_.error());
       const Reading reading = readings_[s];
-      for (std::uint32_t c = 0; c < bytes_.size(); ++c) {
-        const State to = state_of(after(reading, bytes_[c]));
-        table_.at(s, c) = to;
+      const std::string_view choices = bytes_after(reading.kind);
+      if (!budget_.take(choices.size()) || !budget_.holds(table_.states()))
+        return tl::unexpected(budget_.error());
+      for (const char byte : choices) {
+        const State to = state_of(after(reading, static_cast<std::uint8_t>(byte)));
+        table_.connect(s, static_cast<std::uint8_t>(byte), to);
       }
     }
     return minimal(table_);
@@ -102,6 +103,27 @@ class Literals {
     return classes;
   }
 
+  // The bytes that can come next, at least one of each class.
+  std::string_view bytes_after(Kind kind) const {
+    switch (kind) {
+      case Kind::open:
+        return "\"";
+      case Kind::inside:
+      case Kind::raw:
+        return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};
+      case Kind::escape:
+        return "\"\\/bfnrtu";
+      case Kind::pair:
+        return "\\";
+      case Kind::pair_escape:
+        return "u";
+      case Kind::closed:
+        return "";
+      default:
+        return kHex;
+    }
+  }
+
   static constexpr Reading dead() { return {Kind::closed, 1, {}}; }
 
   State state_of(const Reading& reading) {
@@ -120,6 +142,12 @@ class Literals {
   static Reading with(Kind kind, State state, unsigned bits = 0) {
     if (state == kDead) return dead();
     return {kind, static_cast<std::uint8_t>(bits), {state, kDead, kDead, kDead}};
+  }
+  // The same, if one of the bytes leads on from the state.
+  Reading with_any(Kind kind, State state, unsigned bits, unsigned first, unsigned last) const {
+    for (unsigned byte = first; byte <= last; ++byte)
+      if (next(state, byte) != kDead) return with(kind, state, bits);
+    return dead();
   }
   // The four states that continuation bytes lead to whose six bits begin with `high` and end with 0
   // to 3.
@@ -178,19 +206,22 @@ class Literals {
     switch (reading.kind) {
       case Kind::hex:
         if (digit == 0) return with(Kind::hex_0, state);
-        if (digit == 0xD) return with(Kind::hex_d, state);
+        if (digit == 0xD) return with_any(Kind::hex_d, state, 0, 0xED, 0xF4);
         return with(Kind::hex_lead, next(state, 0xE0 | digit));
       case Kind::hex_0:
-        if (digit < 8) return with(Kind::hex_00, state, digit);
+        if (digit == 0) return with_any(Kind::hex_00, state, 0, 0x00, 0xC3);
+        if (digit < 8)
+          return with_any(Kind::hex_00, state, digit, 0xC0 | digit << 2, 0xC3 | digit << 2);
         return with_four(Kind::hex_four, next(state, 0xE0), digit);
       case Kind::hex_00:
-        if (reading.bits == 0 && digit < 8) return with(Kind::hex_000, state, digit);
+        if (reading.bits == 0 && digit < 8)
+          return with_any(Kind::hex_000, state, digit, digit << 4, 15 | digit << 4);
         return with(Kind::last, next(state, 0xC0 | reading.bits << 2 | digit >> 2), digit & 3);
       case Kind::hex_000:
         return with(Kind::inside, next(state, reading.bits << 4 | digit));
       case Kind::hex_d:
         if (digit < 8) return with_four(Kind::hex_four, next(state, 0xED), digit);
-        return digit < 0xC ? with(Kind::high, state, digit & 3) : dead();
+        return digit < 0xC ? with_any(Kind::high, state, digit & 3, 0xF0, 0xF4) : dead();
       case Kind::hex_lead:
         return with_four(Kind::hex_four, state, digit);
       case Kind::hex_four:
@@ -234,64 +265,37 @@ Result<Regular> literals_of(const Regular& text, const RegularLimits& limits) {
   return Literals(valid, text_positions(valid), limits).run();
 }
 
-// All spellings of one character, without quotes.
-const Result<Regular>& spelled_character() {
-  static const Result<Regular> language = []() -> Result<Regular> {
-    STRATA_ASSIGN(const Regular quoted, literals_of(Regular::any_character(), {}));
-    // Between the quotes: from the second state to where the closing quote leads to the end.
-    const Regular::Automaton& automaton = quoted.automaton();
-    Table table(automaton.classes);
-    for (State s = 0; s < automaton.states(); ++s) {
-      const State after = automaton.next(s, '"');
-      table.add(s != automaton.start && after != kDead && automaton.accepting[after] != 0);
-      for (std::uint32_t c = 0; c < automaton.classes.count; ++c)
-        table.at(s, c) = automaton.next_of_class(s, c);
-      if (table.accepting[s] != 0) table.connect(s, '"', kDead);
+// The spellings of texts, without the quotes; no text is the beginning of another, and none empty.
+Result<Regular> spelled(const Regular& text, const RegularLimits& limits) {
+  STRATA_ASSIGN(const Regular quoted, literals_of(text, limits));
+  const Regular::Automaton& automaton = quoted.automaton();
+  Table table(automaton.classes);
+  for (State s = 0; s < automaton.states(); ++s) table.add();
+  for (State s = 0; s < automaton.states(); ++s) {
+    for (std::uint32_t c = 0; c < automaton.classes.count; ++c) {
+      const State to = automaton.next_of_class(s, c);
+      if (to == kDead) continue;
+      if (automaton.accepting[to] != 0)
+        table.accepting[s] = 1;  // where the closing quote would come
+      else
+        table.at(s, c) = to;
     }
-    table.start = automaton.next(automaton.start, '"');
-    for (State s = 0; s < automaton.states(); ++s)
-      if (automaton.accepting[s] != 0) table.accepting[s] = 0;
-    return minimal(table);
-  }();
-  return language;
-}
-
-struct Lengths {
-  std::uint32_t least = 0;
-  std::optional<std::uint32_t> most;
-};
-
-// If only the number of characters decides whether a text belongs to `text`: the bounds.
-std::optional<Lengths> lengths_of(const Regular& text) {
-  Lengths lengths;
-  State state = text.start();
-  if (state == kDead) return std::nullopt;
-  bool enough = text.accepting(state);
-  // As many letters as it can take; the automaton of a minimum comes to stand still.
-  for (std::uint32_t letters = 0; letters <= text.states(); ++letters) {
-    const State to = text.next(state, 'a');
-    if (to == kDead) lengths.most = letters;
-    if (to == kDead || to == state) break;
-    if (!enough) lengths.least = letters + 1;
-    state = to;
-    enough = enough || text.accepting(state);
   }
-  RegularLimits limits;
-  limits.states = text.states();
-  const Result<Regular> same =
-      repeat(Regular::any_character(), lengths.least, lengths.most, limits);
-  if (!same || *same != text) return std::nullopt;
-  return lengths;
+  table.start = quoted.next(automaton.start, '"');
+  return minimal(table);
 }
 
 }  // namespace
 
 Result<Regular> json_string(const Regular& text, const RegularLimits& limits) {
-  const Result<Regular>& character = spelled_character();
-  if (const auto lengths = lengths_of(text);
-      lengths && character && countable(*character, lengths->least, lengths->most)) {
-    Budget budget(limits);
-    return counted("\"", *character, lengths->least, lengths->most, "\"", budget);
+  // What is a repetition remains one: lengths are the commonest bounds of strings.
+  if (const auto& repetition = text.automaton().repetition) {
+    STRATA_ASSIGN(const Regular part, spelled(repetition->part, limits));
+    if (!text_positions(repetition->part).empty() &&
+        countable(part, repetition->least, repetition->most)) {
+      Budget budget(limits);
+      return counted("\"", part, repetition->least, repetition->most, "\"", budget);
+    }
   }
   return literals_of(text, limits);
 }

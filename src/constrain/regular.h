@@ -21,7 +21,7 @@ namespace strata::constrain {
 
 struct RegularLimits {
   std::uint32_t states = 400'000;   // of any automaton on the way
-  std::uint64_t steps = 4'000'000;  // transitions made by one operation
+  std::uint64_t steps = 8'000'000;  // transitions made by one operation
 };
 
 // Unicode scalar values, both ends included; surrogates in between are left out.

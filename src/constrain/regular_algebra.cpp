@@ -589,11 +589,16 @@ Result<Regular> counted(std::string_view open, const Regular& part, std::uint32_
     add_state(row_of[period], true);
   }
   result->start = 0;
+  if (open.empty() && close.empty())
+    result->repetition =
+        std::make_shared<Automaton::Repetition>(Automaton::Repetition{part, least, bound});
   return Regular(std::move(result));
 }
 
 Result<Regular> both(const Regular& a, const Regular& b, Budget& budget) {
   if (a.is_nothing() || b.is_nothing()) return Regular();
+  if (a == Regular::text() && is_part_of(b, a)) return b;
+  if (b == Regular::text() && is_part_of(a, b)) return a;
   return product(a, b, true, budget);
 }
 

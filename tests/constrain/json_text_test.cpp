@@ -179,6 +179,21 @@ TEST(JsonString, LengthsAloneAreTheSameTheShortWay) {
   EXPECT_FALSE(long_text.accepts('"' + std::string(10'001, 'x') + '"'));
 }
 
+TEST(JsonString, ManyWords) {
+  std::vector<Regular> words;
+  for (unsigned i = 0; i < 1'000; ++i)
+    words.push_back(Regular::literal(fmt::format("{:x}-\u00e9z", i * 7919)));
+  const Regular list = either(words).value();
+  const Regular language = json_string(list).value();
+  Spellings spellings(3);
+  for (unsigned i = 0; i < 2'000; ++i) {
+    std::u32string word;
+    for (const char c : fmt::format("{:x}-", i * 7919 / 2)) word += static_cast<char32_t>(c);
+    const std::string literal = spellings.literal(word + U"\u00e9z");
+    EXPECT_EQ(language.accepts(literal), list.accepts(value_of(literal).value())) << literal;
+  }
+}
+
 TEST(JsonString, TextThatIsNotUtf8IsLeftOut) {
   const Regular parts[] = {Regular::literal("a"), Regular::literal("\xFF")};
   EXPECT_EQ(json_string(either(parts).value()).value(), json_string(Regular::literal("a")).value());
