@@ -34,8 +34,17 @@ Result<std::shared_ptr<const CompiledGrammar>> CompiledGrammar::compile(
     return fail(ErrorCode::invalid_argument, "the constraint allows no text at all");
   STRATA_ASSIGN(const Nfa nfa, build_nfa(grammar, analysis, limits, vocabulary->size(), deadline));
   STRATA_ASSIGN(Automata automata, determinise(nfa, limits, deadline));
-  return std::make_shared<const CompiledGrammar>(
+  auto compiled = std::make_shared<const CompiledGrammar>(
       std::make_unique<Tables>(std::move(vocabulary), limits, std::move(automata)));
+  Readings start;
+  Stacks(compiled->tables().automata, limits).begin(start);
+  if (start.dead()) {
+    return fail(ErrorCode::exhausted,
+                "the constraint has more than the limit of {} readings at its beginning, or rules "
+                "that are open {} deep",
+                limits.parallel, limits.depth);
+  }
+  return compiled;
 }
 
 struct Matcher::Impl {
@@ -82,7 +91,7 @@ struct Matcher::Impl {
 
   void push(Readings next) {
     history.push_back(number_of(std::move(next)));
-    if (readings_held > most_readings || stacks.size() > most_entries) compact();
+    if (readings_held > most_readings || stacks.places() > most_places) compact();
   }
 
   // Texts whose readings are always new ones would gather them without end: all but the last are
@@ -107,7 +116,7 @@ struct Matcher::Impl {
       readings_held += known[k].list.size();
     }
     most_readings = std::max(kManyReadings, 2 * readings_held);
-    most_entries = std::max(kManyEntries, 2 * stacks.size());
+    most_places = std::max(kManyReadings, 2 * stacks.places());
     masked = kNone;
   }
 
@@ -144,8 +153,7 @@ struct Matcher::Impl {
   }
 
   static constexpr std::size_t kMinRollback = 256;
-  static constexpr std::size_t kManyReadings = std::size_t{1} << 20;
-  static constexpr std::size_t kManyEntries = std::size_t{1} << 17;
+  static constexpr std::size_t kManyReadings = std::size_t{1} << 16;
   static constexpr std::uint32_t kNone = UINT32_MAX;
 
   std::shared_ptr<const CompiledGrammar> grammar;
@@ -155,7 +163,7 @@ struct Matcher::Impl {
   std::unordered_map<std::uint64_t, std::uint32_t> numbers;  // of them, by their hash
   std::vector<std::uint32_t> history;  // in `known`: before the first token, after each
   std::size_t forgotten = 0;           // tokens before the history
-  std::size_t readings_held = 0, most_readings = kManyReadings, most_entries = kManyEntries;
+  std::size_t readings_held = 0, most_readings = kManyReadings, most_places = kManyReadings;
 
   // The mask of the readings `masked`: `words`, or `own` where the ends change it.
   std::uint32_t masked = kNone;

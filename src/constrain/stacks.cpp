@@ -186,10 +186,10 @@ std::uint32_t Stacks::entry(std::vector<Reading>& places) {
   const auto number = static_cast<std::uint32_t>(entries_.size());
   Entry fresh{.first = static_cast<std::uint32_t>(places_.size()),
               .count = static_cast<std::uint32_t>(places.size()),
-              .depth = 0,
+              .depth = UINT32_MAX,
               .hash = hash};
   for (const Reading& it : places)
-    fresh.depth = std::max(fresh.depth, entries_[it.stack].depth + 1);
+    fresh.depth = std::min(fresh.depth, entries_[it.stack].depth + 1);
   places_.insert(places_.end(), places.begin(), places.end());
   entries_.push_back(fresh);
   slots_[slot] = number;

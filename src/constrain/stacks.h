@@ -52,6 +52,7 @@ class Stacks {
   std::uint64_t hash(const Readings& readings) const;
 
   std::size_t size() const { return entries_.size(); }
+  std::size_t places() const { return places_.size(); }  // of all entries: what takes the memory
   // Forgets entries behind the first `size` if they have become many; no reading may hold them.
   void forget(std::size_t size);
   // Forgets all entries that these readings do not need; they get new numbers.
@@ -64,7 +65,7 @@ class Stacks {
  private:
   struct Entry {
     std::uint32_t first = 0, count = 0;  // in places_
-    std::uint32_t depth = 0;
+    std::uint32_t depth = 0;  // of the lowest of its stacks: there is always one that may end
     std::uint64_t hash = 0;
   };
   struct Called {

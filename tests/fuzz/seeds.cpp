@@ -336,6 +336,14 @@ int main(int argc, char** argv) {
   put("fuzz_model_network", "tiny", model());
   put("fuzz_base_json", "object",
       R"({"a":[1,-2.5e3,true,null,"\u00e9\ud83d\ude00"],"b":{"c":[]}})");
+  const std::string zero(1, '\0');
+  put("fuzz_constrain_grammar", "json",
+      R"(root ::= %json {"type":"object","properties":{"a":{"$ref":"#"},"b":{"maxLength":9}}})" +
+          zero + R"({"a":{"b":"x"}})");
+  put("fuzz_constrain_grammar", "left",
+      "root ::= root \"+\" n | n # sums\nn ::= [0-9]{1,4} | \"(\" root \")\"" + zero + "(1+2)+3");
+  put("fuzz_constrain_grammar", "tokens",
+      "root ::= <x> !<[257]>* <[257]> (\"ab\" | \"aba\")+ .?" + zero + "abab");
   put("fuzz_constrain_regex", "name", "^[A-Za-z_][A-Za-z0-9_]{0,63}$\nname_1");
   put("fuzz_constrain_regex", "places", "(^|,)(?!no)\\b\\w+?(?<=x)(?:,|$)\nax,bx");
   put("fuzz_constrain_regex", "characters", "[^\\p{Lu}\\u{1F600}-\\ud83d\\ude02]*\\s\n\u00e9 ");

@@ -1,0 +1,203 @@
+// Grammars that are meant to hurt: each is refused in a sentence or runs within the limits.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <random>
+
+#include "tests/constrain/texts.h"
+
+namespace strata::constrain {
+namespace {
+
+std::string times(std::string_view text, std::size_t count) {
+  std::string out;
+  for (std::size_t i = 0; i < count; ++i) out += text;
+  return out;
+}
+
+struct Refused {
+  std::string grammar;
+  ErrorCode code;
+  std::string_view says;  // in the message
+};
+
+TEST(Hostile, GrammarsThatAreRefused) {
+  std::string wide = "root ::= r0";
+  for (int i = 1; i < 2'000; ++i) wide += fmt::format(" | r{}", i);
+  for (int i = 0; i < 2'000; ++i)
+    wide += fmt::format("\nr{} ::= \"a\" r{}? \"b\"", i, (i + 1) % 2'000);
+  const Refused list[] = {
+      {wide, ErrorCode::exhausted,
+       "the constraint has more than the limit of 1024 readings at its beginning"},
+      {"root ::= " + times("(", 50'000) + "\"a\"" + times(")", 50'000), ErrorCode::invalid_argument,
+       "line 1, column 210: more than 200 groups inside each other"},
+      {"root ::= \"a\"{1000000}", ErrorCode::exhausted, "the rule 'root' needs more than"},
+      {"root ::= (\"a\"{1000}){1000}", ErrorCode::exhausted, "the rule 'root' needs more than"},
+      {"root ::= (((\"a\"{0,4000000000}){0,4000000000}){0,4000000000}){0,4000000000}",
+       ErrorCode::exhausted, "the limit of 200000 states"},
+      {"root ::= [ab]* \"a\" [ab]{30}", ErrorCode::exhausted, "limit of 200000 states"},
+      {"root ::= a\na ::= b | \"x\" a\nb ::= a", ErrorCode::invalid_argument,
+       "the rule 'b' can never end"},
+      {"root ::= \"x\" nowhere", ErrorCode::invalid_argument, "'nowhere' is used but not defined"},
+      {std::string(kMaxGrammarBytes + 1, ' '), ErrorCode::exhausted, "at most 1048576"},
+      {"root ::= %regex \"" + times("(", 5'000) + "\"", ErrorCode::exhausted, "%regex"},
+      {"root ::= %json " + times("[", 100'000), ErrorCode::invalid_argument,
+       "the JSON behind it is no valid JSON: too deep"},
+  };
+  const auto vocabulary = byte_vocabulary();
+  for (const Refused& it : list) {
+    const auto compiled = compile_gbnf(it.grammar, vocabulary);
+    ASSERT_FALSE(compiled) << it.grammar.substr(0, 80);
+    EXPECT_NE(compiled.error().message.find(it.says), std::string::npos)
+        << compiled.error().message;
+    EXPECT_EQ(compiled.error().code, it.code) << it.grammar.substr(0, 80);
+  }
+}
+
+TEST(Hostile, CompilingEndsWithinItsTime) {
+  const auto vocabulary = byte_vocabulary();
+  CompileLimits limits;
+  limits.seconds = 0;
+  limits.states = 100'000'000;
+  const auto compiled = compile_gbnf("root ::= [ab]* \"a\" [ab]{16}", vocabulary, limits);
+  ASSERT_FALSE(compiled);
+  EXPECT_EQ(compiled.error().code, ErrorCode::exhausted);
+  EXPECT_EQ(compiled.error().message,
+            "the constraint takes more than 0 s to compile; make it smaller");
+}
+
+struct Bounded {
+  std::string grammar;
+  std::string_view text;  // what is written over and over
+  std::size_t count;
+};
+
+// Ambiguity, recursion at both ends and in the middle, rules that match nothing in circles.
+TEST(Hostile, GrammarsThatRunWithinTheLimits) {
+  std::string chain = "root ::= r0\n";
+  for (int i = 0; i < 24; ++i) chain += fmt::format("r{} ::= r{} r{}\n", i, i + 1, i + 1);
+  std::string wide = "root ::= (r0", empty = "root ::= (";
+  for (int i = 1; i < 100; ++i) wide += fmt::format(" | r{}", i);
+  wide += ")*\n";
+  for (int i = 0; i < 100; ++i) wide += fmt::format("r{} ::= \"a\" r{}? \"b\"\n", i, (i + 1) % 100);
+  empty += times("\"\" | ", 1'000) + "\"a\"*)*";
+  const Bounded list[] = {
+      {"root ::= s\ns ::= s s | s s s | \"a\"", "a", 100},
+      {"root ::= s\ns ::= s s | \"(\" s \")\" | \"a\" | \"\"", "(a)", 100},
+      {"root ::= s\ns ::= \"a\" s \"a\" | \"a\" s | \"a\"", "a", 100},
+      {"root ::= (((\"a\"*)*)*)*", "a", 300},
+      {"root ::= (\"a\"? \"a\"? \"a\"? \"a\"? \"a\"? \"a\"? \"a\"?)*", "a", 300},
+      {"root ::= a\na ::= b \"x\" | \"x\"\nb ::= c | a\nc ::= b | a \"x\" | d\nd ::= c? \"x\"", "x",
+       300},
+      {"root ::= \"(\" root \")\" | \"x\"", "(", 250},
+      {"root ::= l\nl ::= \"a\" l | \"\"", "a", 3'000},
+      {"root ::= r\nr ::= r \"a\" | \"\"", "a", 3'000},
+      {chain + "r24 ::= \"ab\"{9}", "ab", 500},
+      {empty, "a", 300},
+      {wide, "a", 100},
+      {"root ::= x x x x x x x x\nx ::= \"a\"* x? \"a\"*", "a", 100},
+  };
+  const auto vocabulary = byte_vocabulary();
+  for (const Bounded& it : list) {
+    SCOPED_TRACE(it.grammar.substr(0, 100));
+    CompileLimits limits;
+    limits.parallel = 256;
+    const auto compiled = compile_gbnf(it.grammar, vocabulary, limits);
+    ASSERT_TRUE(compiled) << compiled.error().message;
+    Matcher matcher(*compiled, {kByteEnd});
+    for (std::size_t i = 0; i < it.count && !matcher.stuck(); ++i) {
+      for (const char c : it.text) {
+        const bool allowed = allows(matcher.mask(), static_cast<unsigned char>(c));
+        ASSERT_EQ(matcher.accept(static_cast<unsigned char>(c)), allowed);
+        ASSERT_TRUE(allowed) << "after " << matcher.accepted() << " bytes";
+      }
+    }
+  }
+}
+
+TEST(Hostile, TooManyReadingsEndTheAnswer) {
+  CompileLimits limits;
+  limits.parallel = 64;
+  const auto compiled =
+      compile_gbnf("root ::= s \"!\"\ns ::= s s | \"a\"", byte_vocabulary(), limits);
+  ASSERT_TRUE(compiled);
+  Matcher matcher(*compiled, {kByteEnd});
+  for (int i = 0; i < 100 && !matcher.stuck(); ++i) {
+    ASSERT_FALSE(allows(matcher.mask(), kByteEnd));
+    const bool allowed = allows(matcher.mask(), 'a');
+    ASSERT_EQ(matcher.accept('a'), allowed);
+    if (!allowed) break;
+  }
+  EXPECT_LT(matcher.accepted(), 70U);
+  // What is still possible is allowed; where nothing is, the end.
+  ASSERT_TRUE(allows(matcher.mask(), '!') || allows(matcher.mask(), kByteEnd));
+}
+
+TEST(Hostile, DepthIsBoundedWithoutDeadEnds) {
+  CompileLimits limits;
+  limits.depth = 20;
+  const auto compiled = compile_gbnf(
+      "root ::= a\na ::= \"[\" b \"]\" | \"x\"\nb ::= \"q\" c\nc ::= \"{\" d \"}\"\nd ::= \"p\" a "
+      "a | a",
+      byte_vocabulary(), limits);
+  ASSERT_TRUE(compiled) << compiled.error().message;
+  std::mt19937_64 engine(3);
+  std::size_t deepest = 0;
+  for (int walk = 0; walk < 200; ++walk) {
+    Matcher matcher(*compiled, {kByteEnd});
+    std::size_t depth = 0;
+    while (!matcher.must_end()) {
+      const Mask mask = matcher.mask();
+      std::vector<TokenId> allowed;
+      for (TokenId id = 0; id < 256; ++id)
+        if (allows(mask, id)) allowed.push_back(id);
+      ASSERT_FALSE(allowed.empty()) << "a dead end";
+      ASSERT_FALSE(matcher.stuck());
+      // Opens whatever it can.
+      const TokenId chosen = allows(mask, '[') ? '[' : allowed[engine() % allowed.size()];
+      ASSERT_TRUE(matcher.accept(chosen));
+      depth += chosen == '[' ? 1 : 0;
+      deepest = std::max(deepest, depth);
+      if (matcher.accepted() > 2'000) break;
+    }
+  }
+  EXPECT_GT(deepest, 5U);
+}
+
+// An ambiguous grammar whose readings are always new: memory stays bounded, the last tokens can
+// still be taken back.
+TEST(Hostile, LongAnswersForgetTheirBeginnings) {
+  const auto compiled = compile_gbnf("root ::= s\ns ::= s s | \"a\"", byte_vocabulary());
+  ASSERT_TRUE(compiled);
+  Matcher matcher(*compiled, {kByteEnd});
+  for (int i = 0; i < 600; ++i) ASSERT_TRUE(matcher.accept('a'));
+  const std::vector<std::uint64_t> before(matcher.mask().begin(), matcher.mask().end());
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(matcher.accept('a'));
+  matcher.rollback(20);
+  EXPECT_EQ(matcher.accepted(), 600U);
+  EXPECT_TRUE(std::equal(before.begin(), before.end(), matcher.mask().begin()));
+  Matcher other(*compiled, {kByteEnd});
+  for (int i = 0; i < 500; ++i) ASSERT_TRUE(other.accept('a'));
+  matcher.rollback(100);
+  EXPECT_TRUE(std::equal(other.mask().begin(), other.mask().end(), matcher.mask().begin()));
+  matcher.rollback(1'000'000);
+  EXPECT_GT(matcher.accepted(), 0U);
+  EXPECT_LE(matcher.accepted(), 364U);
+}
+
+TEST(Hostile, AVocabularyThatCannotWriteIt) {
+  std::vector<std::string> texts = {"", "a", "bb"};
+  const auto compiled = compile_gbnf("root ::= \"ab\"", *Vocabulary::make(std::move(texts)));
+  ASSERT_TRUE(compiled);
+  Matcher matcher(*compiled, {0});
+  EXPECT_TRUE(allows(matcher.mask(), 1));
+  ASSERT_TRUE(matcher.accept(1));
+  EXPECT_TRUE(matcher.stuck());
+  EXPECT_FALSE(matcher.can_end());
+  EXPECT_TRUE(allows(matcher.mask(), 0)) << "the end is all that is left";
+  EXPECT_FALSE(matcher.accept(2));
+  EXPECT_TRUE(matcher.accept(0));
+}
+
+}  // namespace
+}  // namespace strata::constrain
