@@ -17,6 +17,7 @@ case "${1:-}" in
     echo blackbox
     echo lifecycle
     echo idle
+    echo web-app
     echo soak
     echo evaluation
     if [[ "${2:-0}" == 1 ]]; then
@@ -36,6 +37,7 @@ case "${1:-}" in
   faults) exec node tests/e2e/faults.mjs 10 ;;
   a-hundred-faults) exec node tests/e2e/faults.mjs 100 ;;
   load) exec node tests/e2e/load.mjs ;;
+  web-app) exec node tests/e2e/web_app.mjs ;;
   idle) exec node tests/e2e/idle.mjs ;;
   soak) exec node tests/e2e/soak.mjs 30 ;;
   soak-long) exec node tests/e2e/soak.mjs 180 ;;

@@ -1,6 +1,6 @@
 // An answer on its way: asked for as a stored background response, so that it goes on when the
 // page goes away. Whoever has its id follows it again from any of its events.
-import { ApiError, ask, askJson } from './api';
+import { ApiError, ask, askJson, type Timings } from './api';
 import { eventsOf } from './sse';
 import type { ChatSettings, Node, ToolCall, Usage } from './tree';
 
@@ -20,6 +20,7 @@ interface ResponseObject {
   model?: string;
   output?: ResponseItem[];
   error?: { message?: string } | null;
+  timings?: Timings | null;
   usage?: {
     input_tokens: number;
     output_tokens: number;
@@ -298,6 +299,7 @@ export class AnswerRun {
       node.calls = calls.length > 0 ? calls : undefined;
     }
     if (response.usage) node.usage = usageOf(response.usage);
+    node.speed = response.timings?.predicted_per_second ?? undefined;
     if (response.status === 'failed') node.error = response.error?.message ?? 'The server reported an error.';
     const states = { completed: 'done', incomplete: 'cut', failed: 'failed', cancelled: 'stopped' } as const;
     const state = states[response.status as keyof typeof states];
@@ -307,7 +309,6 @@ export class AnswerRun {
   private finish(state: NonNullable<Node['state']>): void {
     this.over = true;
     if (this.thinkingAt !== undefined && this.watched) this.node.thinkingMs ??= Date.now() - this.thinkingAt;
-    if (this.watched && this.firstAt !== undefined) this.node.decodeMs = Date.now() - this.firstAt;
     for (const call of this.node.calls ?? []) call.done = call.done && state !== 'failed';
     this.node.state = state;
     this.node.changed = Date.now();

@@ -18,8 +18,7 @@ export function count(value: number): string {
 // Three digits that say something: 0.123, 12.3, 1,234.
 export function short(value: number): string {
   const size = Math.abs(value);
-  if (size === 0) return '0';
-  if (size >= 100) return count(value);
+  if (size >= 100 || Number.isInteger(value)) return count(value);
   if (size >= 10) return value.toFixed(1);
   return size >= 0.01 ? value.toFixed(2) : value.toPrecision(2);
 }

@@ -8,6 +8,7 @@ import MarkdownIt from 'markdown-it';
 export const kMostMarkdown = 200_000;
 const kMostCode = 40_000; // coloured
 const kMostMath = 4_000;
+const kTogether = 4_000;
 
 const markdown = new MarkdownIt({ html: false, linkify: false, breaks: false, maxNesting: 24 });
 
@@ -125,7 +126,7 @@ export class MarkdownView {
     const rest = text.slice(this.settledLength);
     const lines = lineStarts(rest);
     const tokens = markdown.parse(rest, this.env);
-    const groups = groupsOf(tokens);
+    const groups = joined(groupsOf(tokens), lines);
     let settledUntil = 0;
     const kept = this.blocks.filter((block) => block.settled);
     const open = this.blocks.filter((block) => !block.settled);
@@ -273,9 +274,15 @@ export class MarkdownView {
 
 type Token = ReturnType<typeof markdown.parse>[number];
 
-// Tokens of one block at the outermost level, with the line where it begins.
-function groupsOf(tokens: Token[]): { from: number; to: number; start: number }[] {
-  const groups: { from: number; to: number; start: number }[] = [];
+// Tokens of blocks at the outermost level, with the line where they begin.
+interface Group {
+  from: number;
+  to: number;
+  start: number;
+}
+
+function groupsOf(tokens: Token[]): Group[] {
+  const groups: Group[] = [];
   let from = 0;
   let depth = 0;
   tokens.forEach((token, index) => {
@@ -285,6 +292,19 @@ function groupsOf(tokens: Token[]): { from: number; to: number; start: number }[
     from = index + 1;
   });
   return groups;
+}
+
+// Small blocks that are closed are drawn together: thousands of paragraphs are not thousands of
+// documents. The last one stays alone, it may still grow.
+function joined(groups: Group[], lines: number[]): Group[] {
+  const kept: Group[] = [];
+  const place = (group: Group) => lines[group.start] ?? 0;
+  groups.forEach((group, index) => {
+    const open = kept.at(-1);
+    if (open && index < groups.length - 1 && place(group) - place(open) < kTogether) open.to = group.to;
+    else kept.push(group);
+  });
+  return kept;
 }
 
 function lineStarts(text: string): number[] {

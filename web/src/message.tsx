@@ -178,7 +178,7 @@ function Thinking({ node, running }: { node: Node; running: boolean }) {
   const { foldThinking } = useSignal(preferences);
   if (!node.thinking) return null;
   const busy = running && node.text === '' && !node.calls;
-  const time = node.thinkingMs !== undefined ? ` for ${duration(node.thinkingMs)}` : '';
+  const time = node.thinkingMs !== undefined && node.thinkingMs >= 100 ? ` for ${duration(node.thinkingMs)}` : '';
   const tokens = node.usage && node.usage.reasoning > 0 ? ` · ${count(node.usage.reasoning)} tokens` : '';
   return (
     <details class="thinking" open={!foldThinking}>
@@ -251,13 +251,11 @@ function Calls({ node, last }: { node: Node; last: boolean }) {
 
 // What an answer took: only what was measured.
 function Facts({ node }: { node: Node }) {
-  const { usage, decodeMs, firstMs } = node;
+  const { usage, speed, firstMs } = node;
   const parts: string[] = [];
   if (usage) {
     parts.push(`${count(usage.output)} tokens`);
-    if (decodeMs !== undefined && decodeMs > 0 && usage.output > 1) {
-      parts.push(`${short(((usage.output - 1) * 1000) / decodeMs)} tokens/s`);
-    }
+    if (speed !== undefined) parts.push(`${short(speed)} tokens/s`);
     parts.push(`prompt ${count(usage.input)}${usage.cached > 0 ? ` (${count(usage.cached)} cached)` : ''}`);
   }
   if (firstMs !== undefined) parts.push(`first token ${duration(firstMs)}`);

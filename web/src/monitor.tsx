@@ -246,7 +246,8 @@ function Facts({ facts }: { facts: Record<string, unknown> }) {
 export function Monitor() {
   const [, draw] = useState(0);
   const [error, setError] = useState('');
-  const [span, setSpan] = useState(300);
+  const [chosen, setSpan] = useState<number>();
+  const span = chosen ?? (watch.picture.own ? 60 : 300);
   useEffect(() => {
     let over = false;
     let busy = false;

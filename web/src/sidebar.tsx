@@ -1,5 +1,6 @@
 // The history: search, open, rename, delete, export and import.
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { status } from './api';
 import {
   current,
   exportAll,
@@ -34,7 +35,7 @@ export function saveFile(name: string, value: unknown): void {
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
 
-function Entry({ head, shown, onOpen }: { head: ChatHead; shown: boolean; onOpen: () => void }) {
+function Entry({ head, shown, found, onOpen }: { head: ChatHead; shown: boolean; found: boolean; onOpen: () => void }) {
   const [mode, setMode] = useState<'plain' | 'rename' | 'remove'>('plain');
   const [title, setTitle] = useState(head.title);
   const input = useRef<HTMLInputElement>(null);
@@ -95,7 +96,7 @@ function Entry({ head, shown, onOpen }: { head: ChatHead; shown: boolean; onOpen
         }}
       >
         <span class="title">{head.title}</span>
-        {head.snippet && <span class="snippet">{head.snippet}</span>}
+        {found && head.snippet && <span class="snippet">{head.snippet}</span>}
       </a>
       <span class="tools">
         <Action
@@ -118,6 +119,9 @@ export function Sidebar({ onOpen }: { onOpen: () => void }) {
   useSignal(revision);
   useSignal(preferences);
   const kept = useSignal(serverKeepsChats);
+  const facts = useSignal(status);
+  const file = facts?.engine.settings.find((one) => one.name === 'chats_db')?.value;
+  const onServer = file === '' ? 'Kept by the server until it stops (chats_db)' : 'Kept on the server';
   const [query, setQuery] = useState('');
   const picker = useRef<HTMLInputElement>(null);
   useEffect(() => {
@@ -175,7 +179,7 @@ export function Sidebar({ onOpen }: { onOpen: () => void }) {
             <h2>{name}</h2>
             <ul>
               {heads.map((head) => (
-                <Entry key={head.id} head={head} shown={chat.id === head.id} onOpen={onOpen} />
+                <Entry key={head.id} head={head} shown={chat.id === head.id} found={list.query !== ''} onOpen={onOpen} />
               ))}
             </ul>
           </section>
@@ -213,7 +217,7 @@ export function Sidebar({ onOpen }: { onOpen: () => void }) {
           }}
         />
         <span class="dim where">
-          {place() === 'server' ? 'Kept on the server' : kept ? 'Kept in this browser' : 'Kept in this browser: the server keeps no chats'}
+          {place() === 'server' ? onServer : kept ? 'Kept in this browser' : 'Kept in this browser: the server keeps no chats'}
         </span>
       </div>
     </>

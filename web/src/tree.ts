@@ -50,7 +50,7 @@ export interface Node {
   model?: string;
   usage?: Usage;
   firstMs?: number; // from the question to the first token
-  decodeMs?: number; // from the first token to the end
+  speed?: number; // tokens a second, as the server measured it
 }
 
 export interface ChatSettings {
@@ -199,7 +199,7 @@ function readNode(id: string, value: unknown): Node | undefined {
   for (const key of ['thinking', 'response', 'error', 'model'] as const) {
     if (typeof from[key] === 'string') node[key] = from[key];
   }
-  for (const key of ['thinkingMs', 'firstMs', 'decodeMs'] as const) {
+  for (const key of ['thinkingMs', 'firstMs', 'speed'] as const) {
     const value = number(from[key]);
     if (value !== undefined) node[key] = value;
   }
