@@ -130,7 +130,7 @@ await checks.run('a first visit to a first answer, within the weight and the tim
     await ask(page, 'hello there');
     assert.equal(await lastAnswer(page), 'Hello to you.');
     await page.getByText(/Thought for/).waitFor();
-    assert.match(await page.locator('.facts').textContent(), /\d+ tokens .*tokens\/s .*prompt \d+/);
+    assert.match(await page.locator('.facts').textContent(), /^\d+ tokens · prompt \d+.* · first token \d+/);
     assert.equal(await page.locator('.thinking[open]').count(), 0, 'the thinking is folded');
     await page.locator('.thinking summary').click();
     await page.getByText('The user greets me.').waitFor();
@@ -152,6 +152,23 @@ await checks.run('the first paint comes within 300 ms', async () => {
   assert.ok(Math.min(...paints) < 300);
 });
 
+await checks.run('the demo model answers, with its speed', async () => {
+  const demo = await startServer(['--log-level', 'off']);
+  try {
+    await visit(async ({ page }) => {
+      await open(page, demo.url);
+      await ask(page, 'What is the capital of France?');
+      assert.match(await lastAnswer(page), /Paris/);
+      assert.match(await page.locator('.facts').textContent(), /tokens\/s/);
+      await page.getByRole('link', { name: 'Monitor' }).click();
+      await page.getByRole('table').filter({ hasText: 'Prompt t/s' }).locator('tbody tr').first().waitFor();
+      await page.getByRole('row', { name: /^Weights/ }).getByText(/MiB/).waitFor();
+    }, { url: demo.url });
+  } finally {
+    await demo.stop();
+  }
+});
+
 await checks.run('stop ends the answer and keeps what was written', () =>
   visit(async ({ page }) => {
     await open(page);
@@ -160,7 +177,7 @@ await checks.run('stop ends the answer and keeps what was written', () =>
     await page.getByRole('button', { name: 'Stop the answer' }).click();
     await idle(page);
     await page.locator('.answer').getByText('Stopped.').waitFor();
-    assert.match(await lastAnswer(page), /^(word ?)+$/);
+    assert.match(await lastAnswer(page), /^(word ?)+w?o?r?$/);
     await page.getByRole('button', { name: 'Send' }).waitFor();
     // Also by the keyboard.
     await ask(page, 'endless please, again', { wait: false });

@@ -38,7 +38,7 @@ const kMarkdown = [
 ].join('\n\n');
 
 export const scripts = [
-  { match: 'hello there', piece: 3, text: think('The user greets me.', 'Hello to you.') },
+  { match: 'hello there', piece: 3, pace_ms: 40, text: think('The user greets me.', 'Hello to you.') },
   { match: 'rain-4711', text: think('Wet.', 'It rains.') },
   {
     match: 'use the tool',
