@@ -53,7 +53,7 @@ const std::vector<Wide>& wide() {
 
 // Few states, each once.
 struct Few {
-  static constexpr std::size_t kMost = 4;
+  static constexpr std::size_t kMost = 12;
   std::array<std::uint32_t, kMost> list{};
   std::size_t count = 0;
 
@@ -78,27 +78,43 @@ bool follow(const Automata& automata, std::uint32_t state, Bytes bytes, Few& to)
   return false;
 }
 
-// The one state that all characters of a kind lead to.
-std::optional<std::uint32_t> target(const Automata& automata, std::uint32_t state, Letters kind) {
-  Few ends;
+// Adds the states that the characters of a kind lead to; false if one of them leads nowhere, or to
+// too many.
+bool follow(const Automata& automata, std::uint32_t state, Letters kind, Few& to) {
   for (const Bytes bytes : ranges()[static_cast<std::size_t>(kind)])
-    if (!follow(automata, state, bytes, ends) || ends.count > 1) return std::nullopt;
-  if (kind != Letters::wide) return ends.list[0];
+    if (!follow(automata, state, bytes, to)) return false;
+  if (kind != Letters::wide) return true;
   for (const Wide& character : wide()) {
     Few at;
     at.add(state);
     for (std::size_t k = 0; k < character.bytes.size(); ++k) {
       Few next;
       for (std::size_t i = 0; i < at.count; ++i) {
-        if (k > 0 && !automata.states[at.list[i]].plain) return std::nullopt;
-        if (!follow(automata, at.list[i], character.bytes[k], next)) return std::nullopt;
+        if (k > 0 && !automata.states[at.list[i]].plain) return false;
+        if (!follow(automata, at.list[i], character.bytes[k], next)) return false;
       }
       at = next;
     }
-    for (std::size_t i = 0; i < at.count; ++i) ends.add(at.list[i]);
-    if (ends.count > 1) return std::nullopt;
+    for (std::size_t i = 0; i < at.count; ++i)
+      if (!to.add(at.list[i])) return false;
   }
-  return ends.list[0];
+  return true;
+}
+
+// The one state that all characters of a kind lead to.
+std::optional<std::uint32_t> target(const Automata& automata, std::uint32_t state, Letters kind) {
+  Few to;
+  if (!follow(automata, state, kind, to) || to.count != 1) return std::nullopt;
+  return to.list[0];
+}
+
+// Roughly how many tokens have characters of these kinds.
+unsigned weight(LetterSet letters) {
+  constexpr std::array<unsigned, kLetters> kWeights = {16, 6, 2, 10, 1, 3, 1, 1, 1, 1, 1, 8};
+  unsigned sum = 0;
+  for (unsigned kind = 0; kind < kLetters; ++kind)
+    if ((letters >> kind) & 1U) sum += kWeights[kind];
+  return sum;
 }
 
 // The kinds of which a character may come next.
@@ -150,19 +166,48 @@ Span Spans::of(std::uint32_t state) {
   return span;
 }
 
+// Kinds that lead from a few states to each other only: a text that must contain a word, say. The
+// kinds with the most tokens come first; one that would lead astray is left out.
+LetterSet Spans::endless(std::uint32_t state) const {
+  constexpr std::array<Letters, kLetters> kOrder = {
+      Letters::lower,       Letters::space,     Letters::wide,  Letters::upper,
+      Letters::punctuation, Letters::digit,     Letters::joint, Letters::less,
+      Letters::quote,       Letters::backslash, Letters::line,  Letters::control};
+  LetterSet letters = 0;
+  for (const Letters kind : kOrder) {
+    const auto more = static_cast<LetterSet>(letters | 1U << static_cast<unsigned>(kind));
+    Few states;
+    states.add(state);
+    bool closed = true;
+    for (std::size_t i = 0; closed && i < states.count; ++i) {
+      for (const Letters k : kOrder) {
+        if (((more >> static_cast<unsigned>(k)) & 1U) == 0) continue;
+        closed = closed && follow(automata_, states.list[i], k, states);
+      }
+    }
+    if (closed) letters = more;
+    if (states.count == Few::kMost) break;  // a long row of states: not here
+  }
+  return letters;
+}
+
 // Follows the steps, as long as they take the kinds of the first one, to a loop or to the end.
 Span Spans::find(std::uint32_t state) {
   Span span;
   span.begins = begins(automata_, state);
   const Step first = step(state);
   span.letters = first.letters;
-  if (first.letters == 0) return span;
-  const Step second = first.to == state ? first : step(first.to);
+  const Step second = first.letters == 0 || first.to == state ? first : step(first.to);
   if (second.to == first.to && (first.letters & second.letters) != 0) {
     span.letters &= second.letters;
     span.certain = Span::kAll;
-    return span;
   }
+  if (const LetterSet letters = endless(state);
+      weight(letters) > (span.certain == Span::kAll ? weight(span.letters) : 0)) {
+    span.letters = letters;
+    span.certain = Span::kAll;
+  }
+  if (span.certain == Span::kAll || span.letters == 0) return span;
   std::uint32_t at = state;
   for (; span.certain < kFarEnough; ++span.certain) {
     const Step next = step(at);

@@ -34,6 +34,7 @@ class Spans {
     std::uint32_t to = Automata::kDead;
   };
   Step step(std::uint32_t state);
+  LetterSet endless(std::uint32_t state) const;
   Span find(std::uint32_t state);
 
   const Automata& automata_;
