@@ -132,6 +132,7 @@ bool CallReader::take_json() {
     arguments = std::move(*inner);
   }
   if (!arguments.is_object()) return false;
+  must_declare_ = true;
   call_.name = name->get_string();
   arguments_ = std::move(arguments.get_object());
   announce();
@@ -278,6 +279,8 @@ void CallReader::finish_parameter() {
     arguments_.emplace(parameter_, text);
   } else {
     boost::json::value value = argument_value(*type_, text);
+    if (!value.is_string()) ++counts_.typed;
+    if (value.is_string() && !type_->string && !type_->any) ++counts_.untyped;
     emit(arguments_text(value));
     arguments_.emplace(parameter_, std::move(value));
   }
@@ -289,6 +292,8 @@ void CallReader::finish_function() {
   call_.arguments = std::move(arguments_);
   arguments_ = {};
   calls_.push_back(call_);
+  ++counts_.whole;
+  if (must_declare_) ++counts_.recovered;
   ++index_;
   pending_.clear();
   status_ = Status::whole;

@@ -20,6 +20,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "chat/message.h"
@@ -66,6 +67,8 @@ class CallReader {
   std::vector<OutputEvent> take_events() { return std::exchange(events_, {}); }
   // Whole calls since the last time.
   std::vector<ToolCall> take_calls() { return std::exchange(calls_, {}); }
+  // Since the last time: whole calls, recovered ones, and their arguments.
+  CallCounts take_counts() { return std::exchange(counts_, {}); }
   const std::string& name() const { return call_.name; }
 
  private:
@@ -96,7 +99,7 @@ class CallReader {
   std::size_t index_;
   std::function<std::string()> new_id_;
   Options options_;
-  bool must_declare_ = false;
+  bool must_declare_ = false;  // a shape that only leniency reads
   bool fresh_ = true;
   State state_ = State::opening;
   Status status_ = Status::undecided;
@@ -115,6 +118,7 @@ class CallReader {
   std::size_t streamed_ = 0;    // bytes of a string value that went out
   std::vector<OutputEvent> events_;
   std::vector<ToolCall> calls_;
+  CallCounts counts_;
 };
 
 }  // namespace strata::chat

@@ -265,6 +265,7 @@ void OutputParser::open_call(bool bare) {
 void OutputParser::after_call_text() {
   std::vector<OutputEvent> events = reader_->take_events();
   std::vector<ToolCall> calls = reader_->take_calls();
+  (call_in_thinking_ ? held_counts_ : counts_) += reader_->take_counts();
   if (call_in_thinking_) {
     std::ranges::move(events, std::back_inserter(held_events_));
     std::ranges::move(calls, std::back_inserter(held_calls_));
@@ -284,6 +285,7 @@ void OutputParser::after_call_text() {
 // The block outside of thinking was no call (any more): its text is the answer's. What stands
 // behind the opener is looked at again.
 void OutputParser::break_call() {
+  ++counts_.text;
   std::string_view again = reader_->raw();
   if (reader_->fresh()) {
     const std::string_view opener = literal(bare_ ? Marker::function : Marker::call);
@@ -333,7 +335,8 @@ void OutputParser::hold_call_in_thinking() {
 
 void OutputParser::deliver_held_calls() {
   if (!held_events_.empty()) restart(content_);
-  rescued_ += held_calls_.size();
+  held_counts_.rescued = held_calls_.size();
+  counts_ += std::exchange(held_counts_, {});
   std::ranges::move(held_events_, std::back_inserter(events_));
   std::ranges::move(held_calls_, std::back_inserter(message_.tool_calls));
   held_events_.clear();
@@ -343,7 +346,8 @@ void OutputParser::deliver_held_calls() {
 
 // They were quotes: their text is thinking.
 void OutputParser::release_held_calls() {
-  ++refused_;
+  ++counts_.text;
+  held_counts_ = {};
   held_events_.clear();
   held_calls_.clear();
   put(thinking_, std::exchange(held_text_, {}));

@@ -70,9 +70,7 @@ class OutputParser {
   // The whole message so far (what a request that does not stream answers with).
   const Message& message() const { return message_; }
   bool in_thinking() const { return state_ == State::thinking || call_in_thinking_; }
-  // Calls inside unclosed thinking that were delivered, and texts held as such that were thinking.
-  std::size_t calls_rescued() const { return rescued_; }
-  std::size_t calls_refused() const { return refused_; }
+  const CallCounts& counts() const { return counts_; }
 
  private:
   static constexpr std::size_t kMaxHeld = CallReader::kMaxHeld;
@@ -137,8 +135,8 @@ class OutputParser {
   std::string held_text_;  // of calls inside thinking, as written
   std::vector<OutputEvent> held_events_;
   std::vector<ToolCall> held_calls_;
-  std::size_t rescued_ = 0;
-  std::size_t refused_ = 0;
+  CallCounts held_counts_;
+  CallCounts counts_;
   std::vector<OutputEvent> events_;
 };
 

@@ -77,6 +77,12 @@ constexpr std::array kKeys = {
         "answer_room", Type::flag,
         "Without a budget, thinking leaves a quarter of the limit, at least 512, to the answer"},
     ConfigKey{"thinking_wrap_up", Type::text, "What is written where thinking is cut"},
+    ConfigKey{"reasoning_close_retry", Type::flag,
+              "Close thinking that the model leaves without an answer, and let it go on"},
+    ConfigKey{"loop_guard", Type::text,
+              "Text in circles: off, stop (ends the answer), recover (first ends the thinking)"},
+    ConfigKey{"tool_call_recovery", Type::flag,
+              "Calls of declared tools count in other shapes than the family's, too"},
     ConfigKey{"repeat_stop_tokens", Type::number,
               "One token so often in a row ends an answer, 0 for never", 0, kMaxTokens},
     ConfigKey{"fit_max_tokens", Type::flag,
@@ -90,6 +96,8 @@ constexpr std::array kKeys = {
               "its text",
               0, PromptEncoder::kMostReplies},
     ConfigKey{"parity", Type::flag, "Pin every default that changes output, for evaluations"},
+    ConfigKey{"settings_file", Type::path,
+              "File that keeps the settings clients share; empty: while the server runs"},
     ConfigKey{"responses_db", Type::path, "File that keeps responses; empty: in memory"},
     ConfigKey{"chats_db", Type::path, "File that keeps chats; empty: in memory"},
     ConfigKey{"chats_max", Type::number, "Chats kept, 0 to keep none", 0, 10'000'000},
@@ -112,6 +120,7 @@ json::value built_in(std::string_view name) {
   if (name == "cache_disk") return "16G";
   if (name == "answer_room") return true;
   if (name == "repeat_stop_tokens") return 256;
+  if (name == "loop_guard") return "off";
   if (name == "thinking_wrap_up") return json::value(server::ThinkingOptions().wrap_up);
   if (name == "engine") return "process";
   if (name == "engine_silence_s") return 60;
@@ -158,13 +167,11 @@ constexpr std::array kForeign = {
     Foreign{"vram_elastic", ""},
     Foreign{"vram_segment_mib", ""},
     Foreign{"slot_save_path", ""},
-    Foreign{"reasoning_close_retry", ""},
-    Foreign{"reasoning_loop_recovery", ""},
+    Foreign{"reasoning_loop_recovery", "use 'loop_guard'"},
     Foreign{"literal_think_guard", ""},
     Foreign{"model_card_sampling", "the model file's general.sampling.* is used, then 'sampling'"},
     Foreign{"anthropic_thinking", ""},
     Foreign{"effort_position", ""},
-    Foreign{"tool_call_recovery", ""},
     Foreign{"codex_thread_titles", ""},
     Foreign{"codex_compaction_cache", ""},
     Foreign{"mcp_servers", ""},

@@ -157,6 +157,10 @@ server::ServiceOptions service_options(const Config& config) {
   options.thinking.wrap_up_source = config.at("thinking_wrap_up").source;
   options.repeat_stop_tokens = static_cast<std::uint32_t>(config.number("repeat_stop_tokens"));
   options.repeat_stop_tokens_source = config.at("repeat_stop_tokens").source;
+  for (const char* key : {"loop_guard", "reasoning_close_retry", "tool_call_recovery"})
+    options.fields.push_back({key, config.at(key).value, config.at(key).source});
+  options.settings_file = config.text("settings_file");
+  options.files = &real_files();
   options.fit_max_tokens = config.flag("fit_max_tokens");
   options.fit_max_tokens_source = config.at("fit_max_tokens").source;
   options.parity = config.flag("parity");

@@ -144,21 +144,20 @@ Status check_scores(const Request& request, const EngineFacts& facts) {
 namespace {
 
 Status check_thinking(const ThinkingLimit& limit, const EngineFacts& facts) {
-  if (limit.budget == 0)
-    return fail(ErrorCode::invalid_argument,
-                "a thinking budget of no tokens; at least 1 is needed");
-  if (limit.wrap_up.size() > kMaxWrapUp) {
-    return fail(ErrorCode::invalid_argument, "a wrap-up of {} tokens; at most {} are allowed",
-                limit.wrap_up.size(), kMaxWrapUp);
-  }
-  const auto end = limit.wrap_up.end();
-  if (std::find(limit.wrap_up.begin(), end, limit.close) == end)
-    return fail(ErrorCode::invalid_argument, "the wrap-up does not end the thinking");
-  for (const TokenId id : limit.wrap_up) {
-    if (id < 0 || static_cast<std::uint32_t>(id) >= facts.vocabulary) {
-      return fail(ErrorCode::invalid_argument,
-                  "the wrap-up holds token id {}, outside the vocabulary of {}", id,
-                  facts.vocabulary);
+  for (const auto* tokens : {&limit.wrap_up, &limit.closing}) {
+    if (tokens == &limit.closing && tokens->empty()) continue;
+    if (tokens->size() > kMaxWrapUp) {
+      return fail(ErrorCode::invalid_argument, "a wrap-up of {} tokens; at most {} are allowed",
+                  tokens->size(), kMaxWrapUp);
+    }
+    if (std::find(tokens->begin(), tokens->end(), limit.close) == tokens->end())
+      return fail(ErrorCode::invalid_argument, "the wrap-up does not end the thinking");
+    for (const TokenId id : *tokens) {
+      if (id < 0 || static_cast<std::uint32_t>(id) >= facts.vocabulary) {
+        return fail(ErrorCode::invalid_argument,
+                    "the wrap-up holds token id {}, outside the vocabulary of {}", id,
+                    facts.vocabulary);
+      }
     }
   }
   return {};
@@ -187,8 +186,7 @@ Status check_request(const Request& request, const EngineFacts& facts) {
   }
   if (request.prompt.empty())
     return fail(ErrorCode::invalid_argument, "the prompt is empty; at least one token is needed");
-  for (const std::vector<TokenId>* ids :
-       {&request.prompt, &request.stop_ids, &request.dry.breakers}) {
+  for (const std::vector<TokenId>* ids : {&request.prompt, &request.stop_ids}) {
     for (const TokenId id : *ids) {
       if (id < 0 || static_cast<std::uint32_t>(id) >= facts.vocabulary) {
         return fail(ErrorCode::invalid_argument, "token id {} is outside the vocabulary of {}", id,
@@ -225,6 +223,21 @@ std::string_view to_string(FinishReason reason) {
       return "error";
   }
   return "error";
+}
+
+std::string_view to_string(LoopGuard guard) {
+  constexpr std::string_view kWords[] = {"off", "stop", "recover"};
+  return kWords[static_cast<std::size_t>(guard)];
+}
+
+std::string_view to_string(ThinkingCut cut) {
+  constexpr std::string_view kWords[] = {"none", "budget", "loop", "stop"};
+  return kWords[static_cast<std::size_t>(cut)];
+}
+
+std::string_view to_string(StoppedBy guard) {
+  constexpr std::string_view kWords[] = {"none", "repeat", "loop"};
+  return kWords[static_cast<std::size_t>(guard)];
 }
 
 std::string_view to_string(DraftSource source) {

@@ -53,14 +53,16 @@ Status validate(const Sampling& sampling);
 
 // "Don't repeat yourself": a token that would make the end of the sequence repeat an earlier run of
 // `length` tokens, at least `allowed_length` of them, loses multiplier * base^(length -
-// allowed_length). Runs do not reach over breakers.
+// allowed_length). Runs do not reach over a token in which a breaker begins.
 struct DryPenalty {
   float multiplier = 0;  // 0 = off
   float base = 1.75f;
   std::int32_t allowed_length = 2;
   std::int32_t last_n = -1;  // tokens looked at; -1 = all
-  std::vector<TokenId> breakers;
+  // At most kMaxBreakers, of 1 to kMaxBreakerBytes each.
+  std::vector<std::string> breakers = {"\n", ":", "\"", "*"};
 };
+inline constexpr std::size_t kMaxBreakers = 64, kMaxBreakerBytes = 64;
 Status validate(const DryPenalty& dry);
 
 struct LogitBias {
@@ -70,16 +72,24 @@ struct LogitBias {
 inline constexpr float kBan = -100.0f;
 inline constexpr std::uint32_t kMaxTopLogprobs = 20;
 
-// Thinking that is brought to an end when it takes too long: at the budget, at the next token that
-// ends no character in the middle and lies in no call, the engine writes the wrap-up itself. It
-// counts as output like any other token.
+// Thinking that is brought to an end when it takes too long or leads nowhere: at the next token
+// that ends no character in the middle and lies in no call, the engine writes the wrap-up itself,
+// once an answer. It counts as output like any other token; where it would leave no room for an
+// answer, the answer ends as `length` instead.
 struct ThinkingLimit {
   TokenId open = -1, close = -1;            // the tokens around it
   bool begun = false;                       // the prompt ends inside it
-  std::uint32_t budget = 0;                 // tokens, at least 1
+  std::uint32_t budget = 0;                 // tokens; 0: none
   std::vector<TokenId> wrap_up;             // holds `close`; at most kMaxWrapUp
   TokenId call_open = -1, call_close = -1;  // the tokens around a call; -1: there are none
+  // Written where the model would stop inside its thinking without any answer or call. Holds
+  // `close`; empty: it may stop there.
+  std::vector<TokenId> closing = {};
 };
+// What text that goes round in circles (loop_finder.h) leads to: nothing; the end of the answer as
+// `length`; or, once, the wrap-up, where it is thinking that does so.
+enum class LoopGuard : std::uint8_t { off, stop, recover };
+std::string_view to_string(LoopGuard guard);
 inline constexpr std::size_t kMaxWrapUp = 256;
 inline constexpr std::size_t kMaxBannedStrings = 64, kMaxBannedBytes = 256;
 
@@ -97,8 +107,9 @@ struct Request {
   std::optional<std::uint32_t> logprobs;
   bool prompt_logprobs = false;  // also for the prompt's tokens; reads it in small windows
   std::optional<ThinkingLimit> thinking;
-  std::uint32_t repeat_limit =
-      0;  // one token so often in a row ends the answer as `length`; 0: off
+  // One token so often in a row ends the answer as `length`; 0: off.
+  std::uint32_t repeat_limit = 0;
+  LoopGuard loop_guard = LoopGuard::off;
   // Most tokens guessed at a time, at most kMaxDrafts; absent: as the engine was started. Changes
   // the speed only.
   std::optional<std::uint32_t> drafts;
@@ -119,6 +130,13 @@ struct TokenChances {
 enum class FinishReason { stop, length, cancelled, error };
 std::string_view to_string(FinishReason reason);
 
+// Why the engine ended the thinking, if it did: its budget, a loop, or a stop inside it.
+enum class ThinkingCut : std::uint8_t { none, budget, loop, stop };
+std::string_view to_string(ThinkingCut cut);
+// The guard that ended an answer as `length`, if one did.
+enum class StoppedBy : std::uint8_t { none, repeat, loop };
+std::string_view to_string(StoppedBy guard);
+
 struct Completion {
   FinishReason reason = FinishReason::stop;
   Error error;  // when reason is error
@@ -129,8 +147,9 @@ struct Completion {
   double queue_seconds = 0;
   double prompt_seconds = 0;
   double decode_seconds = 0;
-  RowCounts ngram_rows;        // how the n-gram rows of its tokens were found
-  bool thinking_cut = false;   // ThinkingLimit was reached
+  RowCounts ngram_rows;  // how the n-gram rows of its tokens were found
+  ThinkingCut thinking_cut = ThinkingCut::none;
+  StoppedBy stopped_by = StoppedBy::none;
   std::uint32_t rounds = 0;    // windows in which it was decoded
   std::uint32_t drafted = 0;   // tokens guessed in them
   std::uint32_t accepted = 0;  // of these, right

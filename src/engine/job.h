@@ -5,12 +5,12 @@
 #include <optional>
 #include <vector>
 
+#include "engine/answer_watch.h"
 #include "engine/conversation_files.h"
 #include "engine/draft_policy.h"
 #include "engine/engine.h"
 #include "engine/lookup.h"
 #include "engine/sampling_chain.h"
-#include "engine/thinking.h"
 #include "model/forward.h"
 
 namespace strata {
@@ -41,8 +41,7 @@ struct Job {
   std::uint32_t tail = 0;           // last rows of the prompt, before which a checkpoint is taken
   std::optional<bool> is_long;      // more than a chunk of its prompt was to be read at first
   SamplingChain chain;
-  ThinkingWatch thinking;
-  std::uint32_t repeated = 0;  // how often the last token stands at the end
+  AnswerWatch watch;
 
   DepthChances chances{};
   Lookup lookup;

@@ -57,6 +57,7 @@ Status check_model_file() {
 
 LocalEngine::LocalEngine(Parts parts, EngineFacts facts, const EngineOptions& options)
     : parts_(std::move(parts)),
+      token_bytes_(parts_.tokenizer),
       forward_(parts_.network, *parts_.backend, parts_.drafts ? &*parts_.drafts : nullptr),
       options_(options),
       facts_(std::move(facts)),
@@ -88,8 +89,8 @@ Result<RequestId> LocalEngine::submit(Request request, std::shared_ptr<Listener>
   job->limit = request.max_tokens > 0 ? request.max_tokens : facts_.context - prompt;
   job->prompt = job->completion.prompt_tokens = prompt;
   job->tokens = std::move(request.prompt);
-  job->chain = SamplingChain(request, prompt, parts_.tokenizer);
-  if (request.thinking) job->thinking = ThinkingWatch(*request.thinking, parts_.tokenizer);
+  job->chain = SamplingChain(request, prompt, token_bytes_);
+  job->watch = AnswerWatch(request, parts_.tokenizer);
   job->request = std::move(request);
   job->listener = std::move(listener);
   job->submitted = monotonic_seconds();
@@ -407,7 +408,7 @@ void LocalEngine::guess(Round& round) {
 
 // What must be written anyway is read together, as guesses that are right for certain.
 bool LocalEngine::guess_forced(Job& job) {
-  const auto forced = job.thinking.forced();
+  const auto forced = job.watch.forced();
   if (forced.empty()) return false;
   const std::uint32_t left = job.limit - job.generated() - 1;
   const auto some = forced.first(std::min<std::size_t>({forced.size(), left, kMaxTentative}));
@@ -539,31 +540,19 @@ bool LocalEngine::decode(Job& job, std::span<const float> logits, Round& round) 
 // Picks, reports; false at the end.
 bool LocalEngine::take_token(Job& job, std::span<const float> logits) {
   Completion& done = job.completion;
-  const auto forced = job.thinking.forced();
-  if (!forced.empty() && !done.thinking_cut) {
-    done.thinking_cut = true;
-    // Without room for an answer behind it the wrap-up is of no use.
-    if (job.limit - done.generated_tokens <= forced.size()) {
-      done.reason = FinishReason::length;
-      return false;
-    }
+  const auto step = job.watch.step([&] { return job.chain.pick(logits, job.tokens); },
+                                   job.limit - done.generated_tokens);
+  done.thinking_cut = job.watch.thinking_cut();
+  done.stopped_by = job.watch.stopped_by();
+  if (step.token) {
+    job.tokens.push_back(*step.token);
+    ++done.generated_tokens;
+    if (const auto top = job.request.logprobs)
+      job.listener->chances(chances_of(logits, *step.token, *top));
+    job.listener->token(*step.token);
   }
-  const TokenId id = forced.empty() ? job.chain.pick(logits, job.tokens) : forced.front();
-  const auto& stops = job.request.stop_ids;
-  if (std::find(stops.begin(), stops.end(), id) != stops.end()) {
-    done.reason = FinishReason::stop;
-    return false;
-  }
-  job.repeated = id == job.tokens.back() ? job.repeated + 1 : 1;
-  job.tokens.push_back(id);
-  job.thinking.wrote(id);
-  ++done.generated_tokens;
-  if (const auto top = job.request.logprobs) job.listener->chances(chances_of(logits, id, *top));
-  job.listener->token(id);
-  const std::uint32_t often = job.request.repeat_limit;
-  if (done.generated_tokens < job.limit && (often == 0 || job.repeated < often)) return true;
-  done.reason = FinishReason::length;
-  return false;
+  done.reason = step.end.value_or(FinishReason::stop);
+  return !step.end;
 }
 
 void LocalEngine::count(Completion& completion, std::uint32_t right, std::uint32_t guesses) {

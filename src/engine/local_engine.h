@@ -74,6 +74,7 @@ class LocalEngine final : public Engine {
 
   LostPagesWatch watch_;  // the model file is checked after every window
   Parts parts_;
+  TokenBytes token_bytes_;
   Forward forward_;
   EngineOptions options_;
   EngineFacts facts_;

@@ -99,6 +99,13 @@ Status validate(const DryPenalty& dry) {
   if (!(dry.base >= 1 && dry.base <= 100)) return bad("dry_base", dry.base, "1 to 100");
   if (dry.allowed_length < 1) return bad("dry_allowed_length", dry.allowed_length, "1 or more");
   if (dry.last_n < -1) return bad("dry_penalty_last_n", dry.last_n, "-1 (all), 0 (none) or more");
+  if (dry.breakers.size() > kMaxBreakers)
+    return bad("dry_sequence_breakers", static_cast<double>(dry.breakers.size()),
+               "at most 64 texts");
+  for (const std::string& text : dry.breakers) {
+    if (text.empty() || text.size() > kMaxBreakerBytes)
+      return bad("dry_sequence_breakers", static_cast<double>(text.size()), "1 to 64 bytes each");
+  }
   return {};
 }
 

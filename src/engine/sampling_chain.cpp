@@ -46,7 +46,9 @@ class PenaltyHook final : public LogitHook {
 
 class DryHook final : public LogitHook {
  public:
-  explicit DryHook(const DryPenalty& dry) : dry_(dry) {}
+  DryHook(const DryPenalty& dry, const Tokenizer& tokenizer) : dry_(dry), tokenizer_(tokenizer) {
+    for (const std::string& text : dry_.breakers) longest_ = std::max(longest_, text.size());
+  }
   void apply(std::span<float> logits, std::span<const TokenId> history) const override {
     if (dry_.last_n >= 0)
       history = history.last(std::min(history.size(), static_cast<std::size_t>(dry_.last_n)));
@@ -67,16 +69,26 @@ class DryHook final : public LogitHook {
  private:
   static constexpr double kMostLost = 1e6;  // a power of a long run is no number any more
 
+  // Tokens at the end behind the last breaker: none of them is the one in which it begins.
+  std::size_t unbroken(std::span<const TokenId> history) const {
+    if (longest_ == 0) return history.size();
+    std::string text;  // the token, and as much of what follows as a breaker may need
+    for (std::size_t length = 0; length < history.size(); ++length) {
+      const std::string_view token = tokenizer_.bytes(history[history.size() - 1 - length]);
+      text.insert(0, token);
+      text.resize(std::min(text.size(), token.size() + longest_ - 1));
+      for (const std::string& breaker : dry_.breakers)
+        if (text.find(breaker) < token.size()) return length;
+    }
+    return history.size();
+  }
+
   // [i]: how many tokens up to i equal those up to the end, breakers excluded: the Z function of
   // the sequence read backwards, in linear time.
   std::vector<std::uint32_t> runs_before(std::span<const TokenId> history) const {
     const std::size_t n = history.size();
     std::vector<std::uint32_t> runs(n, 0);
-    const auto breaks = [&](TokenId id) {
-      return std::find(dry_.breakers.begin(), dry_.breakers.end(), id) != dry_.breakers.end();
-    };
-    std::size_t most = 0;  // tokens at the end before the first breaker
-    while (most < n && !breaks(history[n - 1 - most])) ++most;
+    const std::size_t most = unbroken(history);
     const auto back = [&](std::size_t i) { return history[n - 1 - i]; };
     std::vector<std::size_t> z(n, 0);
     for (std::size_t i = 1, left = 0, right = 0; i < n; ++i) {
@@ -92,40 +104,34 @@ class DryHook final : public LogitHook {
   }
 
   DryPenalty dry_;
+  const Tokenizer& tokenizer_;
+  std::size_t longest_ = 0;  // breaker
 };
 
 class BannedStringsHook final : public LogitHook {
  public:
-  BannedStringsHook(std::vector<std::string> strings, std::size_t prompt,
-                    const Tokenizer& tokenizer)
-      : strings_(std::move(strings)), prompt_(prompt), tokenizer_(tokenizer) {
-    for (std::size_t id = 0; id < tokenizer.size(); ++id) {
-      const auto token = static_cast<TokenId>(id);
-      const std::string_view bytes = tokenizer.bytes(token);
-      if (bytes.empty()) continue;
-      sorted_.push_back(token);
-      if (std::any_of(strings_.begin(), strings_.end(), [&](const std::string& s) {
-            return bytes.find(s) != std::string_view::npos;
-          }))
-        whole_.push_back(token);
+  BannedStringsHook(std::vector<std::string> strings, std::size_t prompt, const TokenBytes& tokens)
+      : strings_(std::move(strings)), prompt_(prompt), tokens_(tokens) {
+    for (const std::string& s : strings_) {
+      const std::vector<TokenId> holding = tokens_.holding(s);
+      whole_.insert(whole_.end(), holding.begin(), holding.end());
+      longest_ = std::max(longest_, s.size());
     }
-    std::sort(sorted_.begin(), sorted_.end(),
-              [&](TokenId a, TokenId b) { return tokenizer_.bytes(a) < tokenizer_.bytes(b); });
-    for (const std::string& s : strings_) longest_ = std::max(longest_, s.size());
   }
 
   void apply(std::span<float> logits, std::span<const TokenId> history) const override {
     std::vector<TokenId> banned = whole_;
     const std::string tail = tail_of(history.subspan(std::min(prompt_, history.size())));
-    for (const std::string& s : strings_) {
+    for (const std::string_view s : strings_) {
       for (std::size_t written = 1; written < s.size() && written <= tail.size(); ++written) {
-        if (std::string_view(tail).ends_with(std::string_view(s).substr(0, written)))
-          add_beginning_with(std::string_view(s).substr(written), banned);
+        if (!std::string_view(tail).ends_with(s.substr(0, written))) continue;
+        const auto rest = tokens_.beginning_with(s.substr(written));
+        banned.insert(banned.end(), rest.begin(), rest.end());
       }
     }
     std::sort(banned.begin(), banned.end());
     banned.erase(std::unique(banned.begin(), banned.end()), banned.end());
-    if (banned.size() >= sorted_.size()) return;
+    if (banned.size() >= tokens_.size()) return;
     for (const TokenId id : banned)
       if (static_cast<std::size_t>(id) < logits.size())
         logits[static_cast<std::size_t>(id)] = -std::numeric_limits<float>::infinity();
@@ -136,22 +142,14 @@ class BannedStringsHook final : public LogitHook {
   std::string tail_of(std::span<const TokenId> answer) const {
     std::string tail;
     for (std::size_t i = answer.size(); i > 0 && tail.size() + 1 < longest_; --i)
-      tail.insert(0, tokenizer_.bytes(answer[i - 1]));
+      tail.insert(0, tokens_.tokenizer().bytes(answer[i - 1]));
     return tail;
-  }
-  void add_beginning_with(std::string_view rest, std::vector<TokenId>& banned) const {
-    auto at = std::lower_bound(
-        sorted_.begin(), sorted_.end(), rest,
-        [&](TokenId id, std::string_view text) { return tokenizer_.bytes(id) < text; });
-    for (; at != sorted_.end() && tokenizer_.bytes(*at).starts_with(rest); ++at)
-      banned.push_back(*at);
   }
 
   std::vector<std::string> strings_;
   std::size_t prompt_;
-  const Tokenizer& tokenizer_;
-  std::vector<TokenId> sorted_;  // by bytes
-  std::vector<TokenId> whole_;   // tokens that hold one of the strings
+  const TokenBytes& tokens_;
+  std::vector<TokenId> whole_;  // tokens that hold one of the strings
   std::size_t longest_ = 0;
 };
 
@@ -170,22 +168,22 @@ std::unique_ptr<LogitHook> penalty_hook(const Sampling& sampling) {
   return std::make_unique<PenaltyHook>(sampling);
 }
 
-std::unique_ptr<LogitHook> dry_hook(const DryPenalty& dry) {
-  return std::make_unique<DryHook>(dry);
+std::unique_ptr<LogitHook> dry_hook(const DryPenalty& dry, const Tokenizer& tokenizer) {
+  return std::make_unique<DryHook>(dry, tokenizer);
 }
 
 std::unique_ptr<LogitHook> banned_strings_hook(std::vector<std::string> strings, std::size_t prompt,
-                                               const Tokenizer& tokenizer) {
-  return std::make_unique<BannedStringsHook>(std::move(strings), prompt, tokenizer);
+                                               const TokenBytes& tokens) {
+  return std::make_unique<BannedStringsHook>(std::move(strings), prompt, tokens);
 }
 
-SamplingChain::SamplingChain(const Request& request, std::size_t prompt, const Tokenizer& tokenizer)
+SamplingChain::SamplingChain(const Request& request, std::size_t prompt, const TokenBytes& tokens)
     : sampling_(request.sampling) {
   if (!request.logit_bias.empty()) hooks_.push_back(bias_hook(request.logit_bias));
   if (penalises(sampling_)) hooks_.push_back(penalty_hook(sampling_));
-  if (request.dry.multiplier > 0) hooks_.push_back(dry_hook(request.dry));
+  if (request.dry.multiplier > 0) hooks_.push_back(dry_hook(request.dry, tokens.tokenizer()));
   if (!request.banned_strings.empty())
-    hooks_.push_back(banned_strings_hook(request.banned_strings, prompt, tokenizer));
+    hooks_.push_back(banned_strings_hook(request.banned_strings, prompt, tokens));
 }
 
 TokenId SamplingChain::pick(std::span<const float> logits, std::span<const TokenId> history) {

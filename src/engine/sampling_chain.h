@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/token_bytes.h"
 
 namespace strata {
 
@@ -23,8 +24,8 @@ class SamplingChain {
  public:
   SamplingChain() = default;
   // The hooks that the request needs, in the order of Sampling. `prompt` tokens stand before the
-  // answer. The tokenizer is for banned strings, and must outlive the chain.
-  SamplingChain(const Request& request, std::size_t prompt, const Tokenizer& tokenizer);
+  // answer. `tokens` must outlive the chain.
+  SamplingChain(const Request& request, std::size_t prompt, const TokenBytes& tokens);
 
   // The token that follows `history`. Logits must not hold NaN.
   TokenId pick(std::span<const float> logits, std::span<const TokenId> history);
@@ -40,10 +41,11 @@ std::unique_ptr<LogitHook> bias_hook(std::vector<LogitBias> biases);
 // Repetition, frequency and presence penalties.
 std::unique_ptr<LogitHook> penalty_hook(const Sampling& sampling);
 
-std::unique_ptr<LogitHook> dry_hook(const DryPenalty& dry);
+// Both must outlive the hook.
+std::unique_ptr<LogitHook> dry_hook(const DryPenalty& dry, const Tokenizer& tokenizer);
 // The tokens that would complete one of the strings in what follows the first `prompt` tokens. If
 // that were all tokens, the row is left alone.
 std::unique_ptr<LogitHook> banned_strings_hook(std::vector<std::string> strings, std::size_t prompt,
-                                               const Tokenizer& tokenizer);
+                                               const TokenBytes& tokens);
 
 }  // namespace strata

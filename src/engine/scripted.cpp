@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/json.h"
+#include "engine/answer_watch.h"
 #include "gguf/gguf.h"
 
 namespace strata {
@@ -23,8 +24,11 @@ using std::chrono::milliseconds;
 constexpr std::int64_t kLongestWait = 3'600'000;  // milliseconds
 constexpr std::uint64_t kDefaultContext = 32768;
 
+using Steps = std::vector<std::vector<TokenId>>;  // tokens that are reported together
+
 struct Script {
-  std::vector<std::vector<TokenId>> steps;  // tokens that are reported together
+  Steps steps;
+  Steps answer;  // after thinking that the engine has ended
   std::string match;
   milliseconds wait{0}, pace{0};
   FinishReason finish = FinishReason::stop;
@@ -33,12 +37,37 @@ struct Script {
   std::uint32_t cached = 0, reads = 1;
 };
 
+// Specials stay whole; ordinary text is cut.
+Steps steps_of(const std::string& text, std::uint64_t piece, const Tokenizer& tokenizer) {
+  Steps steps;
+  for (const TokenId id : tokenizer.encode(text, Specials::all)) steps.push_back({id});
+  if (piece == 0) return steps;
+  Steps cut;
+  std::string run;
+  const auto flush = [&] {
+    for (std::size_t at = 0; at < run.size(); at += piece) {
+      cut.push_back(tokenizer.encode(std::string_view(run).substr(at, piece), Specials::none));
+    }
+    run.clear();
+  };
+  for (const auto& step : steps) {
+    if (tokenizer.kind(step[0]) == TokenKind::normal) {
+      run += tokenizer.bytes(step[0]);
+    } else {
+      flush();
+      cut.push_back(step);
+    }
+  }
+  flush();
+  return cut;
+}
+
 Result<Script> read_script(const json::value& value, const std::string& place,
                            const Tokenizer& tokenizer) {
   STRATA_ASSIGN(const json::object* object, json_object(value, place));
   constexpr std::string_view kMembers[] = {"text",    "match",  "piece", "wait_ms",
                                            "pace_ms", "finish", "error", "repeat",
-                                           "cached",  "crash",  "reads"};
+                                           "cached",  "crash",  "reads", "answer"};
   for (const auto& [key, member] : *object) {
     if (std::find(std::begin(kMembers), std::end(kMembers), std::string_view(key)) ==
         std::end(kMembers)) {
@@ -48,6 +77,7 @@ Result<Script> read_script(const json::value& value, const std::string& place,
   }
   Script script;
   STRATA_ASSIGN(const auto text, find_string(*object, "text", place));
+  STRATA_ASSIGN(const auto answer, find_string(*object, "answer", place));
   STRATA_ASSIGN(const auto match, find_string(*object, "match", place));
   STRATA_ASSIGN(const auto piece, find_uint(*object, "piece", place));
   STRATA_ASSIGN(const auto wait, find_uint(*object, "wait_ms", place));
@@ -78,30 +108,8 @@ Result<Script> read_script(const json::value& value, const std::string& place,
   } else if (reason != "stop") {
     return fail(ErrorCode::invalid_argument, "{}: 'finish' must be stop, length or error", place);
   }
-  // Specials stay whole; ordinary text is cut.
-  for (const TokenId id : tokenizer.encode(text.value_or(""), Specials::all)) {
-    script.steps.push_back({id});
-  }
-  if (const std::uint64_t size = piece.value_or(0); size > 0) {
-    std::vector<std::vector<TokenId>> cut;
-    std::string run;
-    const auto flush = [&] {
-      for (std::size_t at = 0; at < run.size(); at += size) {
-        cut.push_back(tokenizer.encode(std::string_view(run).substr(at, size), Specials::none));
-      }
-      run.clear();
-    };
-    for (const auto& step : script.steps) {
-      if (tokenizer.kind(step[0]) == TokenKind::normal) {
-        run += tokenizer.bytes(step[0]);
-      } else {
-        flush();
-        cut.push_back(step);
-      }
-    }
-    flush();
-    script.steps = std::move(cut);
-  }
+  script.steps = steps_of(text.value_or(""), piece.value_or(0), tokenizer);
+  script.answer = steps_of(answer.value_or(""), piece.value_or(0), tokenizer);
   return script;
 }
 
@@ -111,7 +119,9 @@ struct Play {
   std::string prompt;  // as text
   std::shared_ptr<Listener> listener;
   const Script* script = nullptr;
+  const Steps* steps = nullptr;  // of it
   std::size_t step = 0;
+  AnswerWatch watch;
   std::uint32_t limit = 0;
   Completion done;
   Clock::time_point submitted, due;
@@ -147,6 +157,7 @@ class ScriptedEngine final : public Engine {
                                          : facts_.context - static_cast<std::uint32_t>(size);
     play->prompt = tokenizer_.decode(request.prompt);
     play->done.prompt_tokens = static_cast<std::uint32_t>(size);
+    play->watch = AnswerWatch(request, tokenizer_);
     play->request = std::move(request);
     play->listener = std::move(listener);
     play->submitted = Clock::now();
@@ -159,6 +170,7 @@ class ScriptedEngine final : public Engine {
                     waiting_.size());
       }
       play->script = choose(play->prompt);
+      play->steps = &play->script->steps;
       id = ++last_id_;
       waiting_.emplace_back(id, std::move(play));
     }
@@ -205,6 +217,8 @@ class ScriptedEngine final : public Engine {
   void work();
   void admit();
   bool advance(Play& play);  // false: it is over
+  static bool write(Play& play, TokenId id);
+  bool write_forced(Play& play);
 
   GgufModel model_;
   Tokenizer tokenizer_;
@@ -304,25 +318,48 @@ bool ScriptedEngine::advance(Play& play) {
       return true;
     }
   }
-  if (script.crash && play.step == script.steps.size() / 2) std::_Exit(70);
-  if (play.step < script.steps.size()) {
-    for (const TokenId id : script.steps[play.step]) {
-      if (play.request.logprobs) play.listener->chances({{id, -0.5f}, {{id, -0.5f}}});
-      play.listener->token(id);
-      if (++play.done.generated_tokens == play.limit) {
-        play.done.reason = FinishReason::length;
-        return false;
-      }
+  if (script.crash && play.step == play.steps->size() / 2) std::_Exit(70);
+  if (play.step < play.steps->size()) {
+    for (const TokenId id : (*play.steps)[play.step]) {
+      if (!write(play, id)) return false;
+      if (!play.watch.forced().empty()) return write_forced(play);
     }
     ++play.step;
   }
-  if (script.repeat && play.step == script.steps.size() && !script.steps.empty()) play.step = 0;
+  const bool again = script.repeat && play.steps == &script.steps && !script.steps.empty();
+  if (again && play.step == play.steps->size()) play.step = 0;
   // From the time it was due, not from now: a pace does not drift.
   play.due = std::max(play.due + script.pace, script.pace.count() > 0 ? play.due : Clock::now());
-  if (play.step < script.steps.size()) return true;
+  if (play.step < play.steps->size()) return true;
   play.done.reason = script.finish;
   if (script.finish == FinishReason::error) play.done.error = {ErrorCode::internal, script.error};
-  return false;
+  const auto& stops = play.request.stop_ids;
+  if (script.finish != FinishReason::stop || stops.empty()) return false;
+  return write(play, stops.front()) && write_forced(play);
+}
+
+// What stands in the script, or what has to be written in its place; false at the answer's end.
+bool ScriptedEngine::write(Play& play, TokenId id) {
+  const auto step = play.watch.step([&] { return id; }, play.limit - play.done.generated_tokens);
+  play.done.thinking_cut = play.watch.thinking_cut();
+  play.done.stopped_by = play.watch.stopped_by();
+  if (step.token) {
+    if (play.request.logprobs)
+      play.listener->chances({{*step.token, -0.5f}, {{*step.token, -0.5f}}});
+    play.listener->token(*step.token);
+    ++play.done.generated_tokens;
+  }
+  if (step.end) play.done.reason = *step.end;
+  return !step.end;
+}
+
+// The end of the thinking; then the script's answer.
+bool ScriptedEngine::write_forced(Play& play) {
+  while (!play.watch.forced().empty())
+    if (!write(play, play.watch.forced().front())) return false;
+  play.steps = &play.script->answer;
+  play.step = 0;
+  return true;
 }
 
 EngineFacts facts_of(const GgufModel& model, const Tokenizer& tokenizer,

@@ -6,7 +6,7 @@
 //
 //   {"scripts": [{"text": "...", "match": "...", "piece": 3, "wait_ms": 0, "pace_ms": 0,
 //                 "finish": "stop", "error": "...", "repeat": false, "cached": 0,
-//                 "reads": 1, "crash": false}, ...]}
+//                 "reads": 1, "crash": false, "answer": "..."}, ...]}
 //
 //   text      what is written; special literals become tokens
 //   match     the script is for requests whose prompt holds this text; those without are played in
@@ -18,6 +18,7 @@
 //   finish    "stop", "length" or "error" (with the sentence in "error")
 //   repeat    the text is written until the limit or the end
 //   cached    tokens of the prompt that count as read before
+//   answer    what is written after thinking that the engine has brought to an end; then it stops
 //   crash     the process ends at once when the text is written (a fault for supervisors)
 #pragma once
 

@@ -77,6 +77,14 @@ json::object timings_json(const ChatResult& result) {
   return timings;
 }
 
+void add_guards(json::object& object, const ChatResult& result) {
+  if (result.thinking_cut != ThinkingCut::none)
+    object["thinking_cut"] = std::string(to_string(result.thinking_cut));
+  if (result.stopped_by != StoppedBy::none)
+    object["stopped_by"] = std::string(to_string(result.stopped_by));
+  if (result.ended_in_thinking) object["ended_inside_thinking"] = true;
+}
+
 std::string token_text(const Tokenizer& tokenizer, TokenId id) {
   const std::string_view bytes = tokenizer.bytes(id);
   Utf8Stream stream;

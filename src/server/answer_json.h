@@ -37,6 +37,10 @@ boost::json::object usage_json(std::span<const ChatResult> choices);
 // `draft_n_accepted` are there where something was guessed.
 boost::json::object timings_json(const ChatResult& result);
 
+// What the guards did, where they did something: "thinking_cut", "stopped_by", and
+// "ended_inside_thinking" of an answer that is nothing but thinking.
+void add_guards(boost::json::object& object, const ChatResult& result);
+
 // {"token","logprob","bytes","top_logprobs":[...]} as in OpenAI's chat.
 boost::json::object logprob_json(const Tokenizer& tokenizer, const TokenChances& chances);
 // The token's text; one that is no whole character as "bytes:\xNN..." (OpenAI's way).

@@ -201,7 +201,18 @@ void AnswerRun::end(const Completion& completion) {
   }
   const bool all_calls_whole =
       std::find(complete_.begin(), complete_.end(), false) == complete_.end();
+  const std::size_t announced = result_.message.tool_calls.size();
   drop_cut_calls();
+  const chat::Message& message = result_.message;
+  if (parser_) {
+    result_.calls = parser_->counts();
+    result_.calls.whole = message.tool_calls.size();
+    result_.calls.cut = announced - message.tool_calls.size();
+    result_.ended_in_thinking =
+        parser_->in_thinking() && message.content.empty() && message.tool_calls.empty();
+  }
+  result_.thinking_cut = completion.thinking_cut;
+  result_.stopped_by = completion.stopped_by;
   result_.stop_string = stops_.matched();
   result_.prompt_tokens = completion.prompt_tokens;
   result_.cached_tokens = completion.cached_tokens;
@@ -227,12 +238,18 @@ void AnswerRun::end(const Completion& completion) {
     const bool calls = !result_.message.tool_calls.empty() && all_calls_whole;
     result_.finish = calls ? ChatFinish::tool_calls : ChatFinish::stop;
   }
+  std::string guards;
+  if (result_.thinking_cut != ThinkingCut::none)
+    guards += fmt::format(", thinking ended ({})", to_string(result_.thinking_cut));
+  if (result_.stopped_by != StoppedBy::none)
+    guards += fmt::format(", stopped ({})", to_string(result_.stopped_by));
+  if (result_.ended_in_thinking) guards += ", nothing but thinking";
   log_info(
       "answer {}: {} prompt tokens ({} cached) in {:.2f} s, {} generated in {:.2f} s ({} of {} "
-      "drafts right), {}",
+      "drafts right), {}{}",
       id_.load(), result_.prompt_tokens, result_.cached_tokens, result_.prompt_seconds,
       result_.completion_tokens, result_.decode_seconds, result_.accepted, result_.drafted,
-      to_string(completion.reason));
+      to_string(completion.reason), guards);
   report();
 }
 

@@ -129,6 +129,7 @@ void WholeAnswer::finished(const ChatResult& result) {
   body["stop_sequence"] = stop_sequence(result);
   body["usage"] = usage_of(result);
   body["timings"] = timings_json(result);
+  add_guards(body, result);
   send_json(*writer_, body);
 }
 
@@ -214,11 +215,13 @@ void StreamedAnswer::finished(const ChatResult& result) {
     return writer_->end_stream();
   }
   close();
-  write("message_delta", {{"type", "message_delta"},
-                          {"delta",
-                           {{"stop_reason", std::string(stop_reason(result))},
-                            {"stop_sequence", stop_sequence(result)}}},
-                          {"usage", usage_of(result)}});
+  json::object delta = {{"type", "message_delta"},
+                        {"delta",
+                         {{"stop_reason", std::string(stop_reason(result))},
+                          {"stop_sequence", stop_sequence(result)}}},
+                        {"usage", usage_of(result)}};
+  add_guards(delta, result);
+  write("message_delta", delta);
   write("message_stop", {{"type", "message_stop"}, {"timings", timings_json(result)}});
   writer_->end_stream();
 }
@@ -227,8 +230,7 @@ void StreamedAnswer::finished(const ChatResult& result) {
 
 void serve_anthropic_messages(const ServicePtr& service, const HttpRequest& request,
                               const Writer& writer) {
-  auto parsed = parse_anthropic(request.body, service->default_sampling(),
-                                service->default_template_arguments());
+  auto parsed = parse_anthropic(request.body, service->defaults()->request);
   if (!parsed) return send_anthropic_error(*writer, parsed.error());
   const std::string model = service->answer_name(parsed->model);
   std::shared_ptr<AnswerObserver> observer;
@@ -249,8 +251,7 @@ void serve_anthropic_messages(const ServicePtr& service, const HttpRequest& requ
 
 void serve_anthropic_count(const ServicePtr& service, const HttpRequest& request,
                            const Writer& writer) {
-  auto parsed = parse_anthropic(request.body, service->default_sampling(),
-                                service->default_template_arguments());
+  auto parsed = parse_anthropic(request.body, service->defaults()->request);
   if (!parsed) return send_anthropic_error(*writer, parsed.error());
   auto tokens = service->count(std::move(parsed->chat.conversation));
   if (!tokens) return send_anthropic_error(*writer, tokens.error());

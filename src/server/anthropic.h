@@ -19,8 +19,7 @@ struct AnthropicRequest {
 };
 
 std::span<const Field> anthropic_fields();
-Answer<AnthropicRequest> parse_anthropic(std::string_view body, const Sampling& sampling,
-                                         const boost::json::object& template_arguments);
+Answer<AnthropicRequest> parse_anthropic(std::string_view body, const ChatRequest& defaults);
 
 // POST /v1/messages and /v1/messages/count_tokens.
 void serve_anthropic_messages(const ServicePtr& service, const HttpRequest& request,

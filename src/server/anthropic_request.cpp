@@ -28,10 +28,19 @@ constexpr std::array kFields = {
     Field{"repetition_penalty"},
     Field{"penalty_last_n"},
     Field{"logit_bias"},
+    Field{"dry_multiplier"},
+    Field{"dry_base"},
+    Field{"dry_allowed_length"},
+    Field{"dry_penalty_last_n"},
+    Field{"dry_sequence_breakers"},
+    Field{"banned_strings"},
+    Field{"loop_guard"},
     Field{"tools"},
     Field{"tool_choice"},
     Field{"thinking"},
     Field{"reasoning_budget_tokens"},
+    Field{"reasoning_close_retry"},
+    Field{"tool_call_recovery"},
     Field{"output_config"},
     Field{"chat_template_kwargs"},
     Field{"cache_prompt"},
@@ -380,13 +389,13 @@ std::span<const Field> anthropic_fields() {
   return kFields;
 }
 
-Answer<AnthropicRequest> parse_anthropic(std::string_view text, const Sampling& sampling,
-                                         const json::object& template_arguments) {
+Answer<AnthropicRequest> parse_anthropic(std::string_view text, const ChatRequest& defaults) {
   auto body = parse_body(text);
   if (!body) return passed_on(body);
   if (auto done = check_fields(*body, kFields); !done) return passed_on(done);
   AnthropicRequest request;
   ChatRequest& chat = request.chat;
+  chat = defaults;
   auto model = read_string(*body, "model");
   if (!model) return passed_on(model);
   request.model = model->value_or("");
@@ -397,18 +406,13 @@ Answer<AnthropicRequest> parse_anthropic(std::string_view text, const Sampling& 
   if (auto done = read_messages(*body, chat.conversation.messages); !done) return passed_on(done);
   if (auto done = read_tools(*body, chat); !done) return passed_on(done);
   json::object& arguments = chat.conversation.template_arguments;
-  if (auto done = assign(arguments, read_template_arguments(*body, template_arguments)); !done)
+  if (auto done = assign(arguments,
+                         read_template_arguments(*body, defaults.conversation.template_arguments));
+      !done)
     return passed_on(done);
   if (auto done = read_thinking(*body, chat); !done) return passed_on(done);
-  auto budget = read_integer(*body, "reasoning_budget_tokens");
-  if (!budget) return passed_on(budget);
-  if (*budget) chat.thinking_budget = *budget;
-  if (auto done = assign(chat.sampling, read_sampling(*body, sampling)); !done)
-    return passed_on(done);
-  if (auto done = assign(chat.logit_bias, read_logit_bias(*body)); !done) return passed_on(done);
-  if (auto done = read_speed(*body, chat); !done) return passed_on(done);
-  if (auto done = assign(chat.max_tokens, read_max_tokens(*body, kLimits)); !done)
-    return passed_on(done);
+  if (auto done = read_chat_fields(*body, chat); !done) return passed_on(done);
+  if (auto done = read_max_tokens(*body, kLimits, chat); !done) return passed_on(done);
   if (auto done = assign(chat.stops, read_stops(*body, "stop_sequences", kMaxStopSequences)); !done)
     return passed_on(done);
   return request;

@@ -88,6 +88,9 @@ void load(const Call& call) {
 void unload(const Call& call) {
   serve_unload(call.context, call.request, call.writer);
 }
+void settings(const Call& call) {
+  serve_settings(call.context, call.request, call.writer);
+}
 void status(const Call& call) {
   send_json(*call.writer, activity_json(call.context));
 }
@@ -207,6 +210,8 @@ constexpr std::array kRoutes = {
     Route{"POST", "/detokenize", detokenize},
     Route{"POST", "/v1/detokenize", detokenize},
     Route{"POST", "/apply-template", apply_template},
+    Route{"GET", "/settings", settings, false, true},
+    Route{"POST", "/settings", settings, false, true},
     Route{"POST", "/load", load, false, true},
     Route{"POST", "/v1/load", load, false, true},
     Route{"POST", "/unload", unload, false, true},

@@ -162,6 +162,33 @@ void serve_unload(const StatusContext& context, const HttpRequest& request, cons
   process->unload(reply(context, request, writer));
 }
 
+namespace {
+
+Answer<void> share(Service& service, std::string_view text) {
+  auto body = parse_body(text);
+  if (!body) return passed_on(body);
+  constexpr std::array kMembers = {Field{"defaults"}};
+  if (auto done = check_fields(*body, kMembers); !done) return done;
+  if (!body->contains("defaults"))
+    return refuse(400, "defaults", "'defaults' is missing: an object, or null to clear it");
+  auto fields = read_object(*body, "defaults");
+  if (!fields) return passed_on(fields);
+  return service.share_settings(*fields == nullptr ? boost::json::object() : **fields);
+}
+
+}  // namespace
+
+void serve_settings(const StatusContext& context, const HttpRequest& request,
+                    const Writer& writer) {
+  Service& service = *context.service;
+  if (request.method == "POST") {
+    if (auto shared = share(service, request.body); !shared)
+      return send_openai_error(*writer, shared.error());
+  }
+  send_json(*writer, {{"defaults", service.shared_settings()},
+                      {"in_force", settings_json(service.defaults()->settings)}});
+}
+
 void serve_slot_action(const StatusContext& context, const HttpRequest& request,
                        const Writer& writer) {
   const std::string action = query_value(request.query, "action").value_or("");

@@ -14,6 +14,10 @@ void serve_unload(const StatusContext& context, const HttpRequest& request, cons
 void serve_slot_action(const StatusContext& context, const HttpRequest& request,
                        const Writer& writer);
 
+// GET and POST /settings: fields of requests that all clients share, {"defaults": {...}}; null
+// clears them. Both answer what is in force, with sources.
+void serve_settings(const StatusContext& context, const HttpRequest& request, const Writer& writer);
+
 // A plain file name that means the same file on every system: at most 200 bytes of text without
 // separators, drive, stream, control characters, a dot in front, a dot or blank at the end, and no
 // device's name.

@@ -76,6 +76,11 @@ void put_ids(WireWriter& writer, const std::vector<TokenId>& ids) {
   for (const TokenId id : ids) writer.u32(static_cast<std::uint32_t>(id));
 }
 
+void put_texts(WireWriter& writer, const std::vector<std::string>& texts) {
+  writer.u32(static_cast<std::uint32_t>(texts.size()));
+  for (const std::string& text : texts) writer.text(text);
+}
+
 constexpr std::uint32_t kNone = 0xffffffff;
 
 // Every whole number of a table's counters, in one order for both directions.
@@ -135,12 +140,12 @@ WireWriter& WireWriter::request(const Request& value) {
   }
   u32(value.logprobs.value_or(kNone)).u8(value.prompt_logprobs ? 1 : 0);
   u32(value.drafts.value_or(kNone)).u8(value.keep ? 1 : 0).u32(value.repeat_limit);
+  u8(static_cast<std::uint8_t>(value.loop_guard));
   f32(value.dry.multiplier).f32(value.dry.base);
   u32(static_cast<std::uint32_t>(value.dry.allowed_length));
   u32(static_cast<std::uint32_t>(value.dry.last_n));
-  put_ids(*this, value.dry.breakers);
-  u32(static_cast<std::uint32_t>(value.banned_strings.size()));
-  for (const std::string& banned : value.banned_strings) text(banned);
+  put_texts(*this, value.dry.breakers);
+  put_texts(*this, value.banned_strings);
   u8(value.thinking ? 1 : 0);
   if (!value.thinking) return *this;
   const ThinkingLimit& limit = *value.thinking;
@@ -148,6 +153,7 @@ WireWriter& WireWriter::request(const Request& value) {
     u32(static_cast<std::uint32_t>(id));
   u8(limit.begun ? 1 : 0).u32(limit.budget);
   put_ids(*this, limit.wrap_up);
+  put_ids(*this, limit.closing);
   return *this;
 }
 
@@ -159,7 +165,7 @@ WireWriter& WireWriter::completion(const Completion& value) {
   u8(static_cast<std::uint8_t>(value.reason)).error(value.error);
   u32(value.prompt_tokens).u32(value.cached_tokens).u32(value.cached_disk_tokens);
   u32(value.generated_tokens).u32(value.rounds).u32(value.drafted).u32(value.accepted);
-  u8(value.thinking_cut ? 1 : 0);
+  u8(static_cast<std::uint8_t>(value.thinking_cut)).u8(static_cast<std::uint8_t>(value.stopped_by));
   return f64(value.queue_seconds).f64(value.prompt_seconds).f64(value.decode_seconds);
 }
 
@@ -270,22 +276,25 @@ Request WireReader::request() {
   if (const std::uint32_t drafts = u32(); drafts != kNone) value.drafts = drafts;
   value.keep = u8() != 0;
   value.repeat_limit = u32();
+  value.loop_guard = word(LoopGuard::recover);
   value.dry.multiplier = f32();
   value.dry.base = f32();
   value.dry.allowed_length = static_cast<std::int32_t>(u32());
   value.dry.last_n = static_cast<std::int32_t>(u32());
-  value.dry.breakers.resize(count(4));
-  for (TokenId& id : value.dry.breakers) id = static_cast<TokenId>(u32());
-  value.banned_strings.resize(count(4));
-  for (std::string& banned : value.banned_strings) banned = text();
+  for (auto* texts : {&value.dry.breakers, &value.banned_strings}) {
+    texts->resize(count(4));
+    for (std::string& one : *texts) one = text();
+  }
   if (u8() == 0) return value;
   ThinkingLimit& limit = value.thinking.emplace();
   for (TokenId* id : {&limit.open, &limit.close, &limit.call_open, &limit.call_close})
     *id = static_cast<TokenId>(u32());
   limit.begun = u8() != 0;
   limit.budget = u32();
-  limit.wrap_up.resize(count(4));
-  for (TokenId& id : limit.wrap_up) id = static_cast<TokenId>(u32());
+  for (auto* tokens : {&limit.wrap_up, &limit.closing}) {
+    tokens->resize(count(4));
+    for (TokenId& id : *tokens) id = static_cast<TokenId>(u32());
+  }
   return value;
 }
 
@@ -309,7 +318,8 @@ Completion WireReader::completion() {
        {&value.cached_tokens, &value.cached_disk_tokens, &value.generated_tokens, &value.rounds,
         &value.drafted, &value.accepted})
     *count = u32();
-  value.thinking_cut = u8() != 0;
+  value.thinking_cut = word(ThinkingCut::stop);
+  value.stopped_by = word(StoppedBy::loop);
   for (double* seconds : {&value.queue_seconds, &value.prompt_seconds, &value.decode_seconds}) {
     *seconds = f64();
     if (!(std::isfinite(*seconds) && *seconds >= 0)) failed_ = true;

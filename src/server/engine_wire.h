@@ -17,7 +17,7 @@
 
 namespace strata::server {
 
-inline constexpr std::uint32_t kWireVersion = 2;
+inline constexpr std::uint32_t kWireVersion = 3;
 inline constexpr std::uint32_t kMaxFrame = std::uint32_t{64} << 20;
 
 enum class FrameKind : std::uint8_t {
@@ -88,6 +88,13 @@ class WireReader {
 
  private:
   std::string_view take(std::size_t size);
+  // One of an enumeration's values.
+  template <class Enum>
+  Enum word(Enum last) {
+    const std::uint8_t value = u8();
+    if (value > static_cast<std::uint8_t>(last)) failed_ = true;
+    return failed_ ? Enum{} : static_cast<Enum>(value);
+  }
   // A count of things that take at least `each` bytes.
   std::uint32_t count(std::size_t each);
 

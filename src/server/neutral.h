@@ -19,8 +19,12 @@ namespace strata::server {
 // What conversations and plain texts have in common.
 struct Generation {
   Sampling sampling;
+  DryPenalty dry;
+  std::vector<std::string> banned_strings;
   std::vector<LogitBias> logit_bias;
+  LoopGuard loop_guard = LoopGuard::off;
   std::uint64_t max_tokens = 0;    // 0 = the room that is left in the context
+  bool own_limit = false;          // the request named it; else it is shortened to the room
   std::vector<std::string> stops;  // cut the answer's text; thinking and calls are left alone
   std::optional<std::uint32_t> logprobs;  // alternatives of each token; absent: no probabilities
   std::uint32_t choices = 1;              // answers; the i-th is drawn with seed + i
@@ -32,6 +36,8 @@ struct Generation {
 struct ChatRequest : Generation {
   chat::Conversation conversation;
   std::optional<std::int64_t> thinking_budget;  // tokens; 0 or less: none
+  bool close_thinking = false;                  // that the model leaves without an answer
+  bool recover_calls = false;                   // as chat::ParserOptions
   bool one_call = false;                        // the answer ends with its first tool call
 };
 
@@ -63,6 +69,10 @@ struct ChatResult {
   std::uint32_t rounds = 0;            // windows in which it was decoded
   std::uint32_t drafted = 0;           // tokens guessed in them
   std::uint32_t accepted = 0;          // of these, right
+  ThinkingCut thinking_cut = ThinkingCut::none;
+  StoppedBy stopped_by = StoppedBy::none;
+  bool ended_in_thinking = false;  // and there is no answer and no call
+  chat::CallCounts calls;
   double queue_seconds = 0;
   double prompt_seconds = 0;
   double decode_seconds = 0;

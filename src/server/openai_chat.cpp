@@ -103,10 +103,12 @@ class WholeAnswer final : public ChatAnswer {
         }
         logprobs = {{"content", std::move(items)}, {"refusal", nullptr}};
       }
-      choices.push_back({{"index", i},
-                         {"message", message_of(result.message)},
-                         {"logprobs", std::move(logprobs)},
-                         {"finish_reason", std::string(finish_reason(result.finish))}});
+      json::object choice = {{"index", i},
+                             {"message", message_of(result.message)},
+                             {"logprobs", std::move(logprobs)},
+                             {"finish_reason", std::string(finish_reason(result.finish))}};
+      add_guards(choice, result);
+      choices.push_back(std::move(choice));
     }
     body["choices"] = std::move(choices);
     body["usage"] = usage_json(results_);
@@ -179,6 +181,7 @@ class StreamedAnswer final : public ChatAnswer {
   void end_choice(std::size_t choice) override {
     const ChatResult& result = results_[choice];
     json::object last = chunk(choice, {}, json::value(std::string(finish_reason(result.finish))));
+    add_guards(last.at("choices").get_array().front().get_object(), result);
     last["timings"] = timings_json(result);
     writer_->write(sse_data(last));
   }
@@ -258,7 +261,7 @@ class Choice final : public ChatObserver {
 
 void serve_openai_chat(const ServicePtr& service, const HttpRequest& request,
                        const Writer& writer) {
-  auto parsed = parse_openai_chat(request.body, defaults_of(*service));
+  auto parsed = parse_openai_chat(request.body, service->defaults()->request);
   if (!parsed) return send_openai_error(*writer, parsed.error());
   std::shared_ptr<ChatAnswer> answer;
   if (parsed->stream) {

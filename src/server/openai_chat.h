@@ -18,15 +18,9 @@ struct OpenAiChatRequest {
   bool progress = false;       // return_progress
 };
 
-// What fills the places that a request leaves open.
-struct RequestDefaults {
-  Sampling sampling;
-  boost::json::object template_arguments;
-};
-RequestDefaults defaults_of(const Service& service);
-
 std::span<const Field> openai_chat_fields();
-Answer<OpenAiChatRequest> parse_openai_chat(std::string_view body, const RequestDefaults& defaults);
+// Over `defaults`: a request before its own fields are read.
+Answer<OpenAiChatRequest> parse_openai_chat(std::string_view body, const ChatRequest& defaults);
 
 // POST /v1/chat/completions.
 void serve_openai_chat(const ServicePtr& service, const HttpRequest& request, const Writer& writer);

@@ -48,11 +48,20 @@ constexpr std::array kFields = {
     Field{"logprobs"},
     Field{"top_logprobs"},
     Field{"logit_bias"},
+    Field{"dry_multiplier"},
+    Field{"dry_base"},
+    Field{"dry_allowed_length"},
+    Field{"dry_penalty_last_n"},
+    Field{"dry_sequence_breakers"},
+    Field{"banned_strings"},
+    Field{"loop_guard"},
     Field{"stop"},
     Field{"reasoning_effort"},
     Field{"reasoning"},
     Field{"chat_template_kwargs"},
     Field{"reasoning_budget_tokens"},
+    Field{"reasoning_close_retry"},
+    Field{"tool_call_recovery"},
     Field{"return_progress"},
     // Bookkeeping of OpenAI's platform and hints about caches.
     Field{"user", Use::harmless},
@@ -123,10 +132,6 @@ std::span<const Field> openai_chat_fields() {
   return kFields;
 }
 
-RequestDefaults defaults_of(const Service& service) {
-  return {service.default_sampling(), service.default_template_arguments()};
-}
-
 Answer<void> read_openai_stream(const json::object& body, bool& stream, bool& include_usage) {
   auto wanted = read_bool(body, "stream");
   if (!wanted) return passed_on(wanted);
@@ -145,14 +150,14 @@ Answer<void> read_openai_stream(const json::object& body, bool& stream, bool& in
   return {};
 }
 
-Answer<OpenAiChatRequest> parse_openai_chat(std::string_view text,
-                                            const RequestDefaults& defaults) {
+Answer<OpenAiChatRequest> parse_openai_chat(std::string_view text, const ChatRequest& defaults) {
   auto body = parse_body(text);
   if (!body) return passed_on(body);
   if (auto done = check_fields(*body, kFields); !done) return passed_on(done);
 
   OpenAiChatRequest request;
   ChatRequest& chat = request.chat;
+  chat = defaults;
   auto model = read_string(*body, "model");
   if (!model) return passed_on(model);
   request.model = model->value_or("");
@@ -167,22 +172,15 @@ Answer<OpenAiChatRequest> parse_openai_chat(std::string_view text,
     return passed_on(done);
   if (auto done = read_tools(*body, chat); !done) return passed_on(done);
   if (auto done = assign(chat.conversation.template_arguments,
-                         read_template_arguments(*body, defaults.template_arguments));
+                         read_template_arguments(*body, defaults.conversation.template_arguments));
       !done)
     return passed_on(done);
-  if (auto done = assign(chat.sampling, read_sampling(*body, defaults.sampling)); !done)
-    return passed_on(done);
-  if (auto done = assign(chat.logit_bias, read_logit_bias(*body)); !done) return passed_on(done);
-  if (auto done = assign(chat.max_tokens, read_max_tokens(*body, kLimits)); !done)
-    return passed_on(done);
+  if (auto done = read_chat_fields(*body, chat); !done) return passed_on(done);
+  if (auto done = read_max_tokens(*body, kLimits, chat); !done) return passed_on(done);
   if (auto done = assign(chat.stops, read_stops(*body, "stop", kMaxStops)); !done)
     return passed_on(done);
   if (auto done = assign(chat.choices, read_choices(*body)); !done) return passed_on(done);
   if (auto done = read_logprobs(*body, chat); !done) return passed_on(done);
-  if (auto done = read_speed(*body, chat); !done) return passed_on(done);
-  if (auto done = assign(chat.thinking_budget, read_integer(*body, "reasoning_budget_tokens"));
-      !done)
-    return passed_on(done);
   if (auto done = read_openai_stream(*body, request.stream, request.include_usage); !done)
     return passed_on(done);
   return request;

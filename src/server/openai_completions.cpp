@@ -38,6 +38,13 @@ constexpr std::array kFields = {
     Field{"n"},
     Field{"logprobs"},
     Field{"logit_bias"},
+    Field{"dry_multiplier"},
+    Field{"dry_base"},
+    Field{"dry_allowed_length"},
+    Field{"dry_penalty_last_n"},
+    Field{"dry_sequence_breakers"},
+    Field{"banned_strings"},
+    Field{"loop_guard"},
     Field{"stop"},
     Field{"echo"},
     Field{"stream"},
@@ -107,6 +114,7 @@ Answer<void> read_limit(const json::object& body, OpenAiCompletionRequest& reque
                   value);
   }
   request.score_only = value == 0;
+  request.text.own_limit = true;
   request.text.max_tokens = value == 0 ? 1 : (value == -1 ? 0 : static_cast<std::uint64_t>(value));
   return {};
 }
@@ -209,10 +217,13 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
   json::object choice_json(std::size_t choice, std::string text, json::value reason) {
     json::value logprobs;
     if (!columns_[choice].empty()) logprobs = columns_[choice].take();
-    return {{"text", std::move(text)},
-            {"index", choice},
-            {"logprobs", std::move(logprobs)},
-            {"finish_reason", std::move(reason)}};
+    const bool over = !reason.is_null();
+    json::object object = {{"text", std::move(text)},
+                           {"index", choice},
+                           {"logprobs", std::move(logprobs)},
+                           {"finish_reason", std::move(reason)}};
+    if (over) add_guards(object, results_[choice]);
+    return object;
   }
   void write_piece(std::size_t choice, std::string text, json::value reason = nullptr,
                    const ChatResult* timed = nullptr) {
@@ -389,12 +400,13 @@ std::span<const Field> openai_completion_fields() {
 }
 
 Answer<OpenAiCompletionRequest> parse_openai_completion(std::string_view text,
-                                                        const Sampling& defaults,
+                                                        const Generation& defaults,
                                                         const Tokenizer& tokenizer) {
   auto body = parse_body(text);
   if (!body) return passed_on(body);
   if (auto done = check_fields(*body, kFields); !done) return passed_on(done);
   OpenAiCompletionRequest request;
+  static_cast<Generation&>(request.text) = defaults;
   auto model = read_string(*body, "model");
   if (!model) return passed_on(model);
   request.model = model->value_or("");
@@ -404,16 +416,12 @@ Answer<OpenAiCompletionRequest> parse_openai_completion(std::string_view text,
   if (auto done = read_openai_stream(*body, request.stream, request.include_usage); !done)
     return passed_on(done);
   if (auto done = read_limit(*body, request); !done) return passed_on(done);
-  if (auto done = assign(request.text.sampling, read_sampling(*body, defaults)); !done)
-    return passed_on(done);
-  if (auto done = assign(request.text.logit_bias, read_logit_bias(*body)); !done)
-    return passed_on(done);
+  if (auto done = read_generation(*body, request.text); !done) return passed_on(done);
   if (auto done = assign(request.text.stops, read_stops(*body, "stop", kMaxStops)); !done)
     return passed_on(done);
   if (auto done = assign(request.text.choices, read_choices(*body)); !done) return passed_on(done);
   if (auto done = read_logprobs(*body, request); !done) return passed_on(done);
   if (auto done = read_prompts(*body, tokenizer, request); !done) return passed_on(done);
-  if (auto done = read_speed(*body, request.text); !done) return passed_on(done);
   if (request.prompts.size() * request.text.choices > kMaxPrompts) {
     return refuse(400, "n", "{} prompts with {} choices each; at most {} answers are made at once",
                   request.prompts.size(), request.text.choices, kMaxPrompts);
@@ -424,7 +432,7 @@ Answer<OpenAiCompletionRequest> parse_openai_completion(std::string_view text,
 void serve_openai_completions(const ServicePtr& service, const HttpRequest& request,
                               const Writer& writer) {
   auto parsed =
-      parse_openai_completion(request.body, service->default_sampling(), service->tokenizer());
+      parse_openai_completion(request.body, service->defaults()->request, service->tokenizer());
   if (!parsed) return send_openai_error(*writer, parsed.error());
   std::make_shared<TextAnswer>(service, writer, std::move(*parsed))->start();
 }

@@ -28,7 +28,7 @@ struct OpenAiCompletionRequest {
 
 std::span<const Field> openai_completion_fields();
 Answer<OpenAiCompletionRequest> parse_openai_completion(std::string_view body,
-                                                        const Sampling& defaults,
+                                                        const Generation& defaults,
                                                         const Tokenizer& tokenizer);
 
 // POST /v1/completions.

@@ -159,7 +159,7 @@ struct Responses::Begin {
 
 void Responses::create(const ServicePtr& service, const HttpRequest& http, const std::string& owner,
                        const Writer& writer) {
-  auto parsed_request = parse_openai_responses(http.body, defaults_of(*service));
+  auto parsed_request = parse_openai_responses(http.body, service->defaults()->request);
   if (!parsed_request) return send_openai_error(*writer, parsed_request.error());
   auto request = std::make_shared<ResponsesRequest>(std::move(*parsed_request));
   request->owner = owner;

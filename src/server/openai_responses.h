@@ -42,8 +42,7 @@ struct ResponsesRequest {
 };
 
 std::span<const Field> openai_responses_fields();
-Answer<ResponsesRequest> parse_openai_responses(std::string_view body,
-                                                const RequestDefaults& defaults);
+Answer<ResponsesRequest> parse_openai_responses(std::string_view body, const ChatRequest& defaults);
 // Items of earlier responses or of a request to messages, behind those that are there.
 Answer<void> append_items(const boost::json::array& items, std::string_view place,
                           std::vector<chat::Message>& messages);

@@ -35,6 +35,13 @@ constexpr std::array kFields = {
     Field{"repetition_penalty"},
     Field{"penalty_last_n"},
     Field{"logit_bias"},
+    Field{"dry_multiplier"},
+    Field{"dry_base"},
+    Field{"dry_allowed_length"},
+    Field{"dry_penalty_last_n"},
+    Field{"dry_sequence_breakers"},
+    Field{"banned_strings"},
+    Field{"loop_guard"},
     Field{"seed"},
     Field{"stream"},
     Field{"stream_options"},
@@ -45,6 +52,8 @@ constexpr std::array kFields = {
     Field{"reasoning"},
     Field{"chat_template_kwargs"},
     Field{"reasoning_budget_tokens"},
+    Field{"reasoning_close_retry"},
+    Field{"tool_call_recovery"},
     Field{"text"},
     Field{"top_logprobs"},
     Field{"include"},
@@ -472,12 +481,13 @@ Answer<void> append_items(const json::array& items, std::string_view place,
 }
 
 Answer<ResponsesRequest> parse_openai_responses(std::string_view text,
-                                                const RequestDefaults& defaults) {
+                                                const ChatRequest& defaults) {
   auto body = parse_body(text);
   if (!body) return passed_on(body);
   if (auto done = check_fields(*body, kFields); !done) return passed_on(done);
   ResponsesRequest request;
   ChatRequest& chat = request.chat;
+  chat = defaults;
   auto model = read_string(*body, "model");
   if (!model) return passed_on(model);
   request.model = model->value_or("");
@@ -497,18 +507,12 @@ Answer<ResponsesRequest> parse_openai_responses(std::string_view text,
   if (auto done = read_text(*body); !done) return passed_on(done);
   if (auto done = read_include(*body, request); !done) return passed_on(done);
   json::object& arguments = chat.conversation.template_arguments;
-  if (auto done = assign(arguments, read_template_arguments(*body, defaults.template_arguments));
+  if (auto done = assign(arguments,
+                         read_template_arguments(*body, defaults.conversation.template_arguments));
       !done)
     return passed_on(done);
-  if (auto done = assign(chat.sampling, read_sampling(*body, defaults.sampling)); !done)
-    return passed_on(done);
-  if (auto done = assign(chat.logit_bias, read_logit_bias(*body)); !done) return passed_on(done);
-  if (auto done = read_speed(*body, chat); !done) return passed_on(done);
-  if (auto done = assign(chat.thinking_budget, read_integer(*body, "reasoning_budget_tokens"));
-      !done)
-    return passed_on(done);
-  if (auto done = assign(chat.max_tokens, read_max_tokens(*body, kLimits)); !done)
-    return passed_on(done);
+  if (auto done = read_chat_fields(*body, chat); !done) return passed_on(done);
+  if (auto done = read_max_tokens(*body, kLimits, chat); !done) return passed_on(done);
   if (chat.max_tokens > 0) request.echo["max_output_tokens"] = chat.max_tokens;
   const json::value* effort = given(arguments, "reasoning_effort");
   request.echo["reasoning"] = {{"effort", effort == nullptr ? json::value(nullptr) : *effort},

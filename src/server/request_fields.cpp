@@ -304,8 +304,8 @@ Answer<std::vector<std::string>> read_stops(const json::object& body, std::strin
   return stops;
 }
 
-Answer<std::uint64_t> read_max_tokens(const json::object& body,
-                                      std::span<const std::string_view> keys) {
+Answer<void> read_max_tokens(const json::object& body, std::span<const std::string_view> keys,
+                             Generation& request) {
   for (const std::string_view key : keys) {
     auto read = read_integer(body, key);
     if (!read) return passed_on(read);
@@ -315,9 +315,11 @@ Answer<std::uint64_t> read_max_tokens(const json::object& body,
       return refuse(400, key, "'{}' is {}; it must be positive, or 0 or -1 for no limit of its own",
                     key, value);
     }
-    return value <= 0 ? 0 : static_cast<std::uint64_t>(value);
+    request.max_tokens = value <= 0 ? 0 : static_cast<std::uint64_t>(value);
+    request.own_limit = true;
+    return {};
   }
-  return std::uint64_t{0};
+  return {};
 }
 
 Answer<std::uint32_t> read_choices(const json::object& body) {
@@ -348,6 +350,93 @@ Answer<void> read_speed(const json::object& body, Generation& request) {
   }
   request.drafts = static_cast<std::uint32_t>(number);
   return {};
+}
+
+namespace {
+
+// An array of texts, none empty.
+Answer<void> read_texts(const json::object& body, std::string_view key, std::size_t most,
+                        std::size_t most_bytes, std::vector<std::string>& out) {
+  const json::value* value = given(body, key);
+  if (value == nullptr) return {};
+  const auto* array = value->if_array();
+  if (array == nullptr) return refuse(400, key, "'{}' must be an array of strings", key);
+  if (array->size() > most) {
+    return refuse(400, key, "'{}' has {} strings, at most {} are allowed", key, array->size(),
+                  most);
+  }
+  std::vector<std::string> texts;
+  for (const json::value& text : *array) {
+    if (!text.is_string()) return refuse(400, key, "'{}' must be an array of strings", key);
+    if (text.get_string().empty() || text.get_string().size() > most_bytes) {
+      return refuse(400, key, "a string of '{}' has {} bytes; allowed is 1 to {}", key,
+                    text.get_string().size(), most_bytes);
+    }
+    texts.emplace_back(view(text.get_string()));
+  }
+  out = std::move(texts);
+  return {};
+}
+
+Answer<void> read_dry(const json::object& body, DryPenalty& dry) {
+  if (auto done = read_float(body, "dry_multiplier", dry.multiplier); !done) return done;
+  if (auto done = read_float(body, "dry_base", dry.base); !done) return done;
+  if (auto done = read_count(body, "dry_allowed_length", -1, dry.allowed_length); !done)
+    return done;
+  if (auto done = read_count(body, "dry_penalty_last_n", -1, dry.last_n); !done) return done;
+  if (auto done =
+          read_texts(body, "dry_sequence_breakers", kMaxBreakers, kMaxBreakerBytes, dry.breakers);
+      !done)
+    return done;
+  if (auto valid = validate(dry); !valid) {
+    const std::string& message = valid.error().message;
+    return wrong_field(valid.error(), std::string_view(message).substr(0, message.find(' ')));
+  }
+  return {};
+}
+
+Answer<void> read_loop_guard(const json::object& body, LoopGuard& guard) {
+  auto word = read_string(body, "loop_guard");
+  if (!word) return passed_on(word);
+  if (!*word) return {};
+  for (const LoopGuard known : {LoopGuard::off, LoopGuard::stop, LoopGuard::recover}) {
+    if (**word != to_string(known)) continue;
+    guard = known;
+    return {};
+  }
+  return refuse(400, "loop_guard", "'loop_guard' is '{}'; it must be off, stop or recover", **word);
+}
+
+Answer<void> read_flag(const json::object& body, std::string_view key, bool& flag) {
+  auto wanted = read_bool(body, key);
+  if (!wanted) return passed_on(wanted);
+  flag = wanted->value_or(flag);
+  return {};
+}
+
+}  // namespace
+
+Answer<void> read_generation(const json::object& body, Generation& request) {
+  if (auto done = assign(request.sampling, read_sampling(body, request.sampling)); !done)
+    return done;
+  if (auto done = read_dry(body, request.dry); !done) return done;
+  if (auto done = read_texts(body, "banned_strings", kMaxBannedStrings, kMaxBannedBytes,
+                             request.banned_strings);
+      !done)
+    return done;
+  if (auto done = assign(request.logit_bias, read_logit_bias(body)); !done) return done;
+  if (auto done = read_loop_guard(body, request.loop_guard); !done) return done;
+  return read_speed(body, request);
+}
+
+Answer<void> read_chat_fields(const json::object& body, ChatRequest& request) {
+  if (auto done = read_generation(body, request); !done) return done;
+  auto budget = read_integer(body, "reasoning_budget_tokens");
+  if (!budget) return passed_on(budget);
+  if (*budget) request.thinking_budget = *budget;
+  if (auto done = read_flag(body, "reasoning_close_retry", request.close_thinking); !done)
+    return done;
+  return read_flag(body, "tool_call_recovery", request.recover_calls);
 }
 
 // Thinking ----------------------------------------------------------------------------------

@@ -72,10 +72,15 @@ Answer<std::vector<LogitBias>> read_logit_bias(const boost::json::object& body);
 // A string or at most `most` of them, none empty.
 Answer<std::vector<std::string>> read_stops(const boost::json::object& body, std::string_view key,
                                             std::size_t most);
-// The first of `keys` that is given; absent, 0 and -1 are 0: the room that is left.
-Answer<std::uint64_t> read_max_tokens(const boost::json::object& body,
-                                      std::span<const std::string_view> keys);
+// The answer's limit from the first of `keys` that is given; 0 and -1 are 0: the room that is left.
+Answer<void> read_max_tokens(const boost::json::object& body,
+                             std::span<const std::string_view> keys, Generation& request);
 Answer<std::uint32_t> read_choices(const boost::json::object& body);  // "n"
+// Everything that all dialects call by the same names, over what stands in `request` already: the
+// fields of sampling, DRY, "banned_strings", "logit_bias", "loop_guard" and those of the speed.
+Answer<void> read_generation(const boost::json::object& body, Generation& request);
+// And of conversations: "reasoning_budget_tokens", "reasoning_close_retry", "tool_call_recovery".
+Answer<void> read_chat_fields(const boost::json::object& body, ChatRequest& request);
 // "drafts", "cache_prompt" and "strata_checkpoint": what changes the speed only.
 Answer<void> read_speed(const boost::json::object& body, Generation& request);
 

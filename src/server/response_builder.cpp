@@ -246,6 +246,7 @@ void ResponseBuilder::finished(const ChatResult& result) {
   close_item(whole ? "completed" : "incomplete");
   response_["usage"] = usage_of(result);
   response_["timings"] = timings_json(result);
+  add_guards(response_, result);
   std::string_view terminal = "response.completed";
   response_["status"] = "completed";
   if (result.finish == ChatFinish::length) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "server/request_fields.h"
 
@@ -104,69 +105,76 @@ Result<std::unique_ptr<Service>> Service::create(Engine& engine, ServiceOptions 
   if (!compiled) return with_context(compiled.error(), "the model's chat template");
   std::unique_ptr<Service> service(new Service(engine, std::move(*compiled), std::move(options)));
   service->has_template_ = has_template;
-  STRATA_TRY(service->choose_defaults());
+  STRATA_TRY(service->load_settings());
   return service;
 }
 
 // Defaults -----------------------------------------------------------------------------------
 
-Status Service::choose_defaults() {
-  const Sampling built_in;
-  const Sampling of_model = options_.parity ? built_in : facts().default_sampling;
-  const json::object no_members;
-  const json::object& members = options_.parity ? no_members : options_.sampling;
-  auto chosen = read_sampling(members, of_model);
-  if (!chosen) return fail(ErrorCode::invalid_argument, "{}", chosen.error().message);
-  sampling_ = *chosen;
-  sampling_.seed = given(members, "seed") == nullptr ? 0 : chosen->seed;
+std::shared_ptr<const Defaults> Service::defaults() const {
+  const std::lock_guard lock(defaults_mutex_);
+  return defaults_;
+}
 
-  const auto add = [&](std::string name, json::value value, std::string source) {
-    settings_.push_back({std::move(name), std::move(value),
-                         options_.parity ? std::string("parity") : std::move(source)});
-  };
-  const auto sampled = [&](const char* name, auto value, auto model, auto built) {
-    const bool configured = given(members, name) != nullptr;
-    add(name, value,
-        configured ? options_.sampling_source : (model != built ? "model file" : "built-in"));
-  };
-  sampled("temperature", sampling_.temperature, of_model.temperature, built_in.temperature);
-  sampled("top_p", sampling_.top_p, of_model.top_p, built_in.top_p);
-  sampled("top_k", sampling_.top_k, of_model.top_k, built_in.top_k);
-  sampled("min_p", sampling_.min_p, of_model.min_p, built_in.min_p);
-  sampled("repetition_penalty", sampling_.repetition_penalty, of_model.repetition_penalty,
-          built_in.repetition_penalty);
-  sampled("presence_penalty", sampling_.presence_penalty, of_model.presence_penalty,
-          built_in.presence_penalty);
-  sampled("frequency_penalty", sampling_.frequency_penalty, of_model.frequency_penalty,
-          built_in.frequency_penalty);
-  sampled("penalty_last_n", sampling_.penalty_last_n, of_model.penalty_last_n,
-          built_in.penalty_last_n);
-  add("seed", sampling_.seed == 0 ? json::value("fresh") : json::value(sampling_.seed),
-      sampling_.seed == 0 ? "built-in" : options_.sampling_source);
+json::object Service::shared_settings() const {
+  const std::lock_guard lock(defaults_mutex_);
+  return shared_;
+}
 
-  if (options_.reasoning_effort && !options_.parity) {
-    auto level = effort_level(*options_.reasoning_effort, "reasoning_effort");
-    if (!level) return fail(ErrorCode::invalid_argument, "{}", level.error().message);
-    template_arguments_["reasoning_effort"] = *level;
-    if (*level == "none") template_arguments_["enable_thinking"] = false;
-    add("reasoning_effort", json::value(*level), options_.reasoning_effort_source);
-  } else {
-    add("reasoning_effort", nullptr, "model file");
+Answer<void> Service::share_settings(json::object fields) {
+  auto made = make_defaults(options_, facts().default_sampling, fields);
+  if (!made) return passed_on(made);
+  // One at a time, so that the file holds what is in force.
+  const std::lock_guard lock(defaults_mutex_);
+  if (auto saved = save_settings(fields); !saved) {
+    return refuse(500, {}, "the settings could not be kept: {}", saved.error().message);
   }
-  if (options_.parity) {
-    options_.fit_max_tokens = false;
-    options_.thinking.budget = 0;
-    options_.thinking.answer_room = false;
-    options_.repeat_stop_tokens = 0;
+  defaults_ = std::make_shared<const Defaults>(std::move(*made));
+  shared_ = std::move(fields);
+  return {};
+}
+
+// Written beside it first, so that there is always a whole one.
+Status Service::save_settings(const json::object& fields) {
+  if (options_.settings_file.empty() || options_.files == nullptr) return {};
+  const std::string beside = options_.settings_file + ".new";
+  STRATA_ASSIGN(const auto file, options_.files->create(beside));
+  const std::string text = json::serialize(json::object{{"defaults", fields}}) + "\n";
+  STRATA_TRY(file->write(std::as_bytes(std::span(text))));
+  STRATA_TRY(file->finish());
+  return options_.files->rename(beside, options_.settings_file);
+}
+
+// The defaults, with the settings that were shared before. A file that cannot be used is said and
+// left alone until other settings are shared: no start fails because of it.
+Status Service::load_settings() {
+  const std::string& path = options_.settings_file;
+  if (!path.empty() && options_.files != nullptr && options_.files->exists(path)) {
+    constexpr std::uint64_t kMostBytes = 1 << 20;
+    const auto read = [&]() -> Result<json::object> {
+      STRATA_ASSIGN(const std::string text, options_.files->read_text(path, kMostBytes));
+      STRATA_ASSIGN(const json::value root, parse_json(text, fmt::format("'{}'", path)));
+      STRATA_ASSIGN(const json::object* object, json_object(root, path));
+      STRATA_ASSIGN(const json::object* fields,
+                    required(find_object(*object, "defaults", path), "defaults", path));
+      return *fields;
+    };
+    auto fields = read();
+    std::string trouble = fields ? "" : fields.error().message;
+    if (fields) {
+      auto made = make_defaults(options_, facts().default_sampling, *fields);
+      if (made) {
+        shared_ = std::move(*fields);
+      } else {
+        trouble = made.error().message;
+      }
+    }
+    if (!trouble.empty())
+      log_warning("the shared settings of '{}' are not used: {}", path, trouble);
   }
-  const ThinkingOptions& thinking = options_.thinking;
-  add("reasoning_budget_tokens", thinking.budget, thinking.budget_source);
-  add("answer_room", thinking.answer_room, thinking.answer_room_source);
-  add("thinking_wrap_up", json::value(thinking.wrap_up), thinking.wrap_up_source);
-  add("repeat_stop_tokens", options_.repeat_stop_tokens, options_.repeat_stop_tokens_source);
-  add("fit_max_tokens", options_.fit_max_tokens, options_.fit_max_tokens_source);
-  add("max_tokens", nullptr, "built-in");
-  add("encoder_replies", encoder_limits(options_).replies, options_.encoder_source);
+  auto made = make_defaults(options_, facts().default_sampling, shared_);
+  if (!made) return fail(ErrorCode::invalid_argument, "{}", made.error().message);
+  defaults_ = std::make_shared<const Defaults>(std::move(*made));
   return {};
 }
 
@@ -240,7 +248,7 @@ Answer<std::uint32_t> Service::limit_of(const Generation& request, std::uint64_t
         param, size, request.max_tokens, context);
   }
   const std::uint64_t room = context - size - kContextSlack;
-  if (request.max_tokens > room && !options_.fit_max_tokens) {
+  if (request.max_tokens > room && request.own_limit && !defaults()->fit_max_tokens) {
     return too_long(
         fmt::format("the request exceeds the context window: its prompt is {} tokens long and {} "
                     "more were asked for, and the maximum context length is {} tokens, of which {} "
@@ -266,11 +274,14 @@ Answer<Prepared> Service::fit(Generation& request, std::vector<TokenId> prompt,
   work.sampling = request.sampling;
   work.max_tokens = *limit;
   work.stop_ids = facts().stop_ids;
+  work.dry = std::move(request.dry);
+  work.banned_strings = std::move(request.banned_strings);
   work.logit_bias = std::move(request.logit_bias);
   work.logprobs = request.logprobs;
   work.drafts = request.drafts;
   work.keep = !request.one_shot;
-  work.repeat_limit = options_.repeat_stop_tokens;
+  work.repeat_limit = defaults()->repeat_stop_tokens;
+  work.loop_guard = request.loop_guard;
   prepared.run.stops = std::move(request.stops);
   prepared.choices = request.choices;
   return prepared;
@@ -284,20 +295,24 @@ Answer<Prepared> Service::prepare(ChatRequest request) const {
   const bool thinking = ends_in_thinking(ids);
   auto prepared = fit(request, std::move(ids), "messages");
   if (!prepared) return prepared;
-  Request& work = prepared->work;
-  if (const auto budget =
-          thinking_budget(request.thinking_budget, options_.thinking, work.max_tokens)) {
-    work.thinking = thinking_limit(*budget, thinking, options_.thinking, tokenizer());
-    if (work.thinking && thinking && !request.thinking_budget && options_.thinking.budget <= 0)
-      tell_answer_room(*budget, work.max_tokens);
-  }
+  limit_thinking(request, *defaults(), thinking, prepared->work);
   chat::ParserOptions options;
   options.starts_in_thinking = thinking;
   options.tools = std::move(request.conversation.tools);
   options.parse_calls = !options.tools.empty();
+  options.recover_calls = request.recover_calls;
   prepared->run.parser = std::move(options);
   prepared->run.one_call = request.one_call;
   return prepared;
+}
+
+void Service::limit_thinking(const ChatRequest& request, const Defaults& defaults, bool begun,
+                             Request& work) const {
+  const ThinkingOptions& options = defaults.thinking;
+  const auto budget = thinking_budget(request.thinking_budget, options, work.max_tokens);
+  work.thinking = thinking_limit(budget, request.close_thinking, begun, options, tokenizer());
+  if (work.thinking && budget && begun && !request.thinking_budget && options.budget <= 0)
+    tell_answer_room(*budget, work.max_tokens);
 }
 
 // Once, not with every request: where the room is, and how to be without it.
@@ -348,6 +363,10 @@ Answer<std::vector<RequestId>> Service::start(
       counters.cached_tokens += result.cached_tokens;
       counters.completion_tokens += result.completion_tokens;
       counters.reasoning_tokens += result.reasoning_tokens;
+      ++counters.thinking_cut[static_cast<std::size_t>(result.thinking_cut)];
+      ++counters.stopped_by[static_cast<std::size_t>(result.stopped_by)];
+      counters.ended_in_thinking += result.ended_in_thinking ? 1 : 0;
+      counters.calls += result.calls;
       counters.prompt_seconds += result.prompt_seconds;
       counters.decode_seconds += result.decode_seconds;
       counters.queue_seconds += result.queue_seconds;

@@ -17,6 +17,7 @@
 #include "engine/engine.h"
 #include "server/answer_run.h"
 #include "server/api_error.h"
+#include "server/defaults.h"
 #include "server/engine_process.h"
 #include "server/neutral.h"
 #include "server/thinking_budget.h"
@@ -30,34 +31,10 @@ inline constexpr std::string_view kStopping =
 // Tokens of the context that no request may plan to use.
 inline constexpr std::uint32_t kContextSlack = 8;
 
-// A setting that is in force: its value and where it came from.
-struct Setting {
-  std::string name;
-  boost::json::value value;
-  std::string source;  // "built-in", "model file", "config", "environment", "flag", "parity"
-};
-
-struct ServiceOptions {
-  // Sampling that a request leaves open; what is absent here comes from the model file. Names and
-  // ranges are those of requests.
-  boost::json::object sampling = {};
-  std::string sampling_source = "config";
-  // Arguments of the template for requests that say nothing about thinking.
-  std::optional<std::string> reasoning_effort = {};
-  std::string reasoning_effort_source = "config";
-  ThinkingOptions thinking = ThinkingOptions();
-  // One token so often in a row ends an answer; 0: never.
-  std::uint32_t repeat_stop_tokens = 256;
-  std::string repeat_stop_tokens_source = "built-in";
-  // A limit that does not fit is shortened to the room instead of refused.
-  bool fit_max_tokens = false;
-  std::string fit_max_tokens_source = "built-in";
-  // Pins every default that changes output: greedy, nothing from the model file or the above.
-  bool parity = false;
-  // Of earlier prompts and answers, so that a conversation's next prompt is encoded and read from
-  // where it goes on. With parity no answers are kept: ids are then those of the text alone.
-  PromptEncoder::Limits encoder = {};
-  std::string encoder_source = "built-in";
+struct ServiceOptions : DefaultOptions {
+  // Where settings that clients share are kept; empty: only while the server runs.
+  std::string settings_file = {};
+  FileSystem* files = nullptr;            // for it
   std::vector<std::string> aliases = {};  // further names of the model
   // How the engine was started, as far as it changes speed and memory only; for status pages.
   std::vector<Setting> engine_settings = {};
@@ -70,6 +47,10 @@ struct ServiceCounters {
   std::array<std::uint64_t, 5> finished{};  // by ChatFinish
   std::uint64_t prompt_tokens = 0, cached_tokens = 0;
   std::uint64_t completion_tokens = 0, reasoning_tokens = 0;
+  std::array<std::uint64_t, 4> thinking_cut{};  // by ThinkingCut
+  std::array<std::uint64_t, 3> stopped_by{};    // by StoppedBy
+  std::uint64_t ended_in_thinking = 0;
+  chat::CallCounts calls;
   double prompt_seconds = 0, decode_seconds = 0, queue_seconds = 0;
   std::int64_t last_request_at = 0;  // seconds since 1970
 };
@@ -124,10 +105,12 @@ class Service {
   }
   const ServiceOptions& options() const { return options_; }
 
-  // What a request leaves open.
-  const Sampling& default_sampling() const { return sampling_; }
-  const boost::json::object& default_template_arguments() const { return template_arguments_; }
-  const std::vector<Setting>& settings() const { return settings_; }  // that change output
+  // What a request leaves open, at this moment. From any thread.
+  std::shared_ptr<const Defaults> defaults() const;
+  // Settings that clients share: fields of requests (setting_fields()), from now on in force where
+  // a request is silent. An empty object clears them. From any thread.
+  Answer<void> share_settings(boost::json::object fields);
+  boost::json::object shared_settings() const;
 
   // The name a request's `model` is answered with: an alias as it is, else the model's own.
   std::string answer_name(std::string_view asked) const;
@@ -135,12 +118,15 @@ class Service {
 
  private:
   Service(Engine& engine, chat::ChatTemplate chat_template, ServiceOptions options);
-  Status choose_defaults();
+  Status load_settings();
+  Status save_settings(const boost::json::object& fields);
   Answer<chat::Prompt> prompt_of(chat::Conversation& conversation) const;
   Answer<std::uint32_t> limit_of(const Generation& request, std::uint64_t size,
                                  std::string_view param) const;
   Answer<Prepared> fit(Generation& request, std::vector<TokenId> prompt,
                        std::string_view param) const;
+  void limit_thinking(const ChatRequest& request, const Defaults& defaults, bool begun,
+                      Request& work) const;
   void tell_answer_room(std::uint32_t budget, std::uint32_t limit) const;
   bool ends_in_thinking(const std::vector<TokenId>& prompt) const;
   ApiError render_error(const chat::Conversation& conversation, const Error& error) const;
@@ -151,9 +137,9 @@ class Service {
   bool has_template_ = true;
   ServiceOptions options_;
   std::shared_ptr<PromptEncoder> encoder_;  // held by running answers too
-  Sampling sampling_;
-  boost::json::object template_arguments_;
-  std::vector<Setting> settings_;
+  mutable std::mutex defaults_mutex_;
+  std::shared_ptr<const Defaults> defaults_;
+  boost::json::object shared_;  // what they were made of
   std::optional<TokenId> think_open_;
   std::optional<TokenId> think_close_;
   std::int64_t started_ = 0;

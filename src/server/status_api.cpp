@@ -39,14 +39,6 @@ json::array queue_json(std::vector<AnswerRun::Sight> answers) {
   return queue;
 }
 
-json::array settings_json(const std::vector<Setting>& settings) {
-  json::array array;
-  for (const Setting& setting : settings) {
-    array.push_back({{"name", setting.name}, {"value", setting.value}, {"source", setting.source}});
-  }
-  return array;
-}
-
 bool drafts_are_on(const EngineFacts& facts) {
   return !facts.drafts.empty() && facts.drafts != "off";
 }
@@ -74,6 +66,32 @@ json::object cache_json(const EngineCounters::Cache& cache) {
           {"disk_misses", cache.disk_misses}};
 }
 
+json::object guards_json(const ServiceCounters& counters) {
+  const auto cut = [&](ThinkingCut why) {
+    return counters.thinking_cut[static_cast<std::size_t>(why)];
+  };
+  const auto stopped = [&](StoppedBy why) {
+    return counters.stopped_by[static_cast<std::size_t>(why)];
+  };
+  return {
+      {"thinking_cut",
+       {{"budget", cut(ThinkingCut::budget)},
+        {"loop", cut(ThinkingCut::loop)},
+        {"stop", cut(ThinkingCut::stop)}}},
+      {"stopped_by", {{"repeat", stopped(StoppedBy::repeat)}, {"loop", stopped(StoppedBy::loop)}}},
+      {"ended_inside_thinking", counters.ended_in_thinking}};
+}
+
+json::object calls_json(const chat::CallCounts& calls) {
+  return {{"parsed", calls.whole},
+          {"recovered", calls.recovered},
+          {"rescued", calls.rescued},
+          {"cut", calls.cut},
+          {"text", calls.text},
+          {"arguments_typed", calls.typed},
+          {"arguments_untyped", calls.untyped}};
+}
+
 using State = EngineProcess::State;
 
 // An engine inside the server is always there.
@@ -93,6 +111,14 @@ std::string trouble_of(const EngineProcess::Health& health) {
 }
 
 }  // namespace
+
+json::array settings_json(const std::vector<Setting>& settings) {
+  json::array array;
+  for (const Setting& setting : settings) {
+    array.push_back({{"name", setting.name}, {"value", setting.value}, {"source", setting.source}});
+  }
+  return array;
+}
 
 json::object health_json(const StatusContext& context) {
   const Service& service = *context.service;
@@ -155,7 +181,7 @@ json::object models_json(const StatusContext& context) {
 json::object props_json(const StatusContext& context) {
   const Service& service = *context.service;
   const EngineFacts& facts = service.facts();
-  const Sampling& s = service.default_sampling();
+  const Sampling s = service.defaults()->request.sampling;
   const EngineProcess::Health health = engine_health(service);
   json::object params = {{"temperature", s.temperature},
                          {"top_p", s.top_p},
@@ -279,7 +305,7 @@ json::object status_json(const StatusContext& context) {
             {"embeddings", false},
             {"slot_save", false}}},
           {"parity", service.options().parity},
-          {"defaults", settings_json(service.settings())},
+          {"defaults", settings_json(service.defaults()->settings)},
           {"engine",
            {{"process", std::move(process)},
             {"threads", facts.threads},
@@ -305,6 +331,8 @@ json::object status_json(const StatusContext& context) {
             {"reply_tokens", encoder.reply_tokens},
             {"entries", encoder.entries},
             {"held_bytes", encoder.held_bytes}}},
+          {"guards", guards_json(counters)},
+          {"tool_calls", calls_json(counters.calls)},
           {"activity",
            {{"requests", counters.requests},
             {"in_flight", load.running + load.waiting},
@@ -408,6 +436,32 @@ void add_vllm_names(Metrics& metrics, const ServiceCounters& service, const Load
   for (std::size_t i = 0; i < kMaxDrafts; ++i) metrics.sample("position", i, drafts.accepted_at[i]);
 }
 
+void add_guards_and_calls(Metrics& metrics, const ServiceCounters& counters) {
+  metrics.family("strata_thinking_cut_total", "counter",
+                 "Answers whose thinking the engine ended, by why.");
+  for (const ThinkingCut why : {ThinkingCut::budget, ThinkingCut::loop, ThinkingCut::stop})
+    metrics.sample("reason", to_string(why), counters.thinking_cut[static_cast<std::size_t>(why)]);
+  metrics.family("strata_stopped_total", "counter", "Answers that a guard ended, by which.");
+  for (const StoppedBy why : {StoppedBy::repeat, StoppedBy::loop})
+    metrics.sample("guard", to_string(why), counters.stopped_by[static_cast<std::size_t>(why)]);
+  metrics.counter("strata_ended_inside_thinking_total", "Answers that were nothing but thinking.",
+                  counters.ended_in_thinking);
+  const chat::CallCounts& calls = counters.calls;
+  metrics.counter("strata_tool_calls_total", "Tool calls that were delivered.", calls.whole);
+  metrics.counter("strata_tool_calls_recovered_total", "Of these, in another shape.",
+                  calls.recovered);
+  metrics.counter("strata_tool_calls_rescued_total", "Of these, out of thinking never closed.",
+                  calls.rescued);
+  metrics.family("strata_tool_calls_dropped_total", "counter",
+                 "What began as a call and was not delivered: cut off, or text after all.");
+  metrics.sample("reason", "cut", calls.cut);
+  metrics.sample("reason", "text", calls.text);
+  metrics.counter("strata_tool_arguments_typed_total", "Arguments that the schema made no string.",
+                  calls.typed);
+  metrics.counter("strata_tool_arguments_untyped_total",
+                  "Arguments not of the schema's type, which stayed text.", calls.untyped);
+}
+
 void add_drafts_and_cache(Metrics& metrics, const EngineCounters& engine) {
   metrics.counter("strata_draft_rounds_total", "Windows in which answers were decoded.",
                   engine.drafts.rounds);
@@ -488,6 +542,7 @@ std::string metrics_text(const StatusContext& context) {
                 encoder.held_bytes);
   const EngineCounters engine = service.engine_counters();
   add_vllm_names(metrics, counters, load, engine.drafts);
+  add_guards_and_calls(metrics, counters);
   add_drafts_and_cache(metrics, engine);
   add_ngram_tables(metrics, engine.ngram_tables);
   return std::move(metrics).text();

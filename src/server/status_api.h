@@ -21,6 +21,7 @@ boost::json::object props_json(const StatusContext& context);
 boost::json::array slots_json(const StatusContext& context);
 boost::json::object activity_json(const StatusContext& context);  // GET /status
 boost::json::object status_json(const StatusContext& context);    // GET /v1/status
-std::string metrics_text(const StatusContext& context);           // Prometheus
+boost::json::array settings_json(const std::vector<Setting>& settings);
+std::string metrics_text(const StatusContext& context);  // Prometheus
 
 }  // namespace strata::server

@@ -18,8 +18,8 @@ std::optional<std::uint32_t> thinking_budget(std::optional<std::int64_t> asked,
   return limit - room;
 }
 
-std::optional<ThinkingLimit> thinking_limit(std::uint32_t budget, bool begun,
-                                            const ThinkingOptions& options,
+std::optional<ThinkingLimit> thinking_limit(std::optional<std::uint32_t> budget, bool close_it,
+                                            bool begun, const ThinkingOptions& options,
                                             const Tokenizer& tokenizer) {
   const auto open = tokenizer.special("<think>"), close = tokenizer.special("</think>");
   if (!open || !close) return std::nullopt;
@@ -27,11 +27,16 @@ std::optional<ThinkingLimit> thinking_limit(std::uint32_t budget, bool begun,
   limit.open = *open;
   limit.close = *close;
   limit.begun = begun;
-  limit.budget = budget;
-  limit.wrap_up = tokenizer.encode("\n\n" + options.wrap_up + "\n", Specials::none);
-  limit.wrap_up.push_back(*close);
-  const auto blank = tokenizer.encode("\n\n", Specials::none);
-  limit.wrap_up.insert(limit.wrap_up.end(), blank.begin(), blank.end());
+  limit.budget = budget.value_or(0);
+  const auto closed_after = [&](const std::string& text) {
+    std::vector<TokenId> tokens = tokenizer.encode(text, Specials::none);
+    tokens.push_back(*close);
+    const auto blank = tokenizer.encode("\n\n", Specials::none);
+    tokens.insert(tokens.end(), blank.begin(), blank.end());
+    return tokens;
+  };
+  limit.wrap_up = closed_after("\n\n" + options.wrap_up + "\n");
+  if (close_it) limit.closing = closed_after("\n");
   limit.call_open = tokenizer.special("<tool_call>").value_or(-1);
   limit.call_close = tokenizer.special("</tool_call>").value_or(-1);
   return limit;

@@ -30,9 +30,10 @@ std::optional<std::uint32_t> thinking_budget(std::optional<std::int64_t> asked,
                                              const ThinkingOptions& options, std::uint32_t limit);
 
 // The engine's part of it, with the sentence in the model's tokens; none for a model that does not
-// think in <think> and </think>.
-std::optional<ThinkingLimit> thinking_limit(std::uint32_t budget, bool begun,
-                                            const ThinkingOptions& options,
+// think in <think> and </think>. `close`: thinking that the model leaves without an answer is
+// closed for it.
+std::optional<ThinkingLimit> thinking_limit(std::optional<std::uint32_t> budget, bool close,
+                                            bool begun, const ThinkingOptions& options,
                                             const Tokenizer& tokenizer);
 
 }  // namespace strata::server

@@ -72,7 +72,7 @@ Answer<json::object> detokenized(const Service& service, const std::string& text
 }
 
 Answer<json::object> templated(const Service& service, const std::string& text) {
-  auto parsed = parse_openai_chat(text, defaults_of(service));
+  auto parsed = parse_openai_chat(text, service.defaults()->request);
   if (!parsed) return passed_on(parsed);
   auto prompt = service.render(std::move(parsed->chat.conversation));
   if (!prompt) return passed_on(prompt);

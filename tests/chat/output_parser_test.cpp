@@ -475,7 +475,7 @@ TEST(OutputParser, RescuedAndRefusedCallsAreCounted) {
     OutputParser parser(demo_tokenizer(), {true, kTools, "call_"});
     for (const TokenId id : tokens(text)) parser.feed(id);
     parser.finish(complete);
-    return std::pair(parser.calls_rescued(), parser.calls_refused());
+    return std::pair(parser.counts().rescued, parser.counts().text);
   };
   EXPECT_EQ(counts("a\n</think>\n\n" + call), std::pair(std::size_t{0}, std::size_t{0}));
   EXPECT_EQ(counts("a\n" + call + call), std::pair(std::size_t{2}, std::size_t{0}));

@@ -144,10 +144,249 @@ await mock('9: stop strings', async () => {
   assert.equal((await scripted.chat({ messages: user('x'), stop: ['1', '2', '3', '4', '5'] })).status, 400);
 });
 
+const wrapUp = 'Time is up; I will answer now.';
+// One question in every dialect, whole and streamed: {thinking, content, finish, usage, guards}.
+const everyDialect = async (server, text, fields, check) => {
+  for (const stream of [false, true]) {
+    const chat = await server.chat({ messages: user(text), ...fields, stream, ...(stream ? { stream_options: { include_usage: true } } : {}) });
+    assert.equal(chat.status, 200, chat.text);
+    await check({
+      thinking: chat.reasoning, content: chat.content, finish: chat.finish,
+      tokens: chat.usage.completion_tokens, guards: chat.choice,
+    }, `chat, stream ${stream}`);
+    await check(await server.message({ messages: user(text), ...fields, stream }), `messages, stream ${stream}`);
+    const { max_tokens: limit, ...rest } = fields;
+    const more = { ...rest, ...(limit ? { max_output_tokens: limit } : {}) };
+    await check(await server.respond({ input: text, store: false, ...more, stream }), `responses, stream ${stream}`);
+  }
+};
+
+await mock('10: room for the answer beside endless thinking', async () => {
+  const stated = await scripted.get('/v1/status');
+  assert.equal(stated.json.defaults.find((one) => one.name === 'answer_room').value, true);
+  await everyDialect(scripted, 'row-10', { max_tokens: 1024 }, (answer, where) => {
+    assert.equal(answer.content, 'It is 42.', where);
+    assert.equal(answer.finish, 'stop', where);
+    assert.ok(answer.thinking.endsWith(wrapUp), where);
+    assert.ok(answer.tokens <= 1024 && answer.tokens >= 512, `${where}: ${answer.tokens}`);
+    assert.equal(answer.guards.thinking_cut, 'budget', where);
+  });
+  // The budget is kept to the token; what more there is are the wrap-up and the mark.
+  const thought = async (fields) => (await scripted.chat({ messages: user('row-10'), ...fields }))
+    .usage.completion_tokens_details.reasoning_tokens;
+  const room = await thought({ max_tokens: 1024 });
+  assert.equal(room - await thought({ max_tokens: 1024, reasoning_budget_tokens: 12 }), 500);
+  assert.ok(room > 512 && room < 540, `${room}`);
+  // Below 1,024 there is no room of its own, and with a budget of none there is none.
+  for (const fields of [{ max_tokens: 1023 }, { max_tokens: 2048, reasoning_budget_tokens: 0 }]) {
+    await everyDialect(scripted, 'row-10', fields, (answer, where) => {
+      assert.equal(answer.finish, 'length', where);
+      assert.equal(answer.content, '', where);
+      assert.equal(answer.guards.ended_inside_thinking, true, where);
+      assert.equal(answer.guards.thinking_cut, undefined, where);
+    });
+  }
+});
+
+await mock('10: budgets of 1, 16 and 512; without room for a wrap-up the answer ends', async () => {
+  for (const budget of [1, 16, 512]) {
+    await everyDialect(scripted, 'row-10', { max_tokens: 4096, reasoning_budget_tokens: budget }, (answer, where) => {
+      assert.equal(answer.content, 'It is 42.', where);
+      assert.ok(answer.tokens < budget + 64, `${where}: ${answer.tokens} of ${budget}`);
+    });
+  }
+  const anthropic = await scripted.message({
+    messages: user('row-10'), max_tokens: 4096, thinking: { type: 'enabled', budget_tokens: 16 },
+  });
+  assert.equal(anthropic.content, 'It is 42.');
+  assert.ok(anthropic.tokens < 80);
+  const narrow = await scripted.chat({ messages: user('row-10'), max_tokens: 8, reasoning_budget_tokens: 4 });
+  assert.equal(narrow.finish, 'length');
+  assert.equal(narrow.content, '');
+});
+
+await mock('12: a budget in the middle of a character, and of letters that are no mark', async () => {
+  // One byte a token: 漢 is the tokens 2 to 4.
+  for (const budget of [2, 3, 4]) {
+    await everyDialect(scripted, 'row-12-bytes', { max_tokens: 500, reasoning_budget_tokens: budget }, (answer, where) => {
+      assert.equal(answer.thinking, `a漢\n\n${wrapUp}`, `${where}, budget ${budget}`);
+      assert.equal(answer.content, 'Done.', where);
+    });
+  }
+  await everyDialect(scripted, 'row-12-tag', { max_tokens: 500, reasoning_budget_tokens: 6 }, (answer, where) => {
+    assert.equal(answer.thinking, `ab</th\n\n${wrapUp}`, where);
+    assert.equal(answer.content, 'Done.', where);
+  });
+});
+
+await mock('guards: one token again and again', async () => {
+  await everyDialect(scripted, 'guard-repeat', { max_tokens: 2000 }, (answer, where) => {
+    assert.equal(answer.finish, 'length', where);
+    assert.equal(answer.content, '!'.repeat(256), where);
+    assert.equal(answer.guards.stopped_by, 'repeat', where);
+  });
+});
+
+await mock('guards: text in circles', async () => {
+  const before = (await scripted.get('/v1/status')).json.guards;
+  for (const guard of ['stop', 'recover']) {
+    await everyDialect(scripted, 'guard-loop-thinking', { max_tokens: 8000, loop_guard: guard }, (answer, where) => {
+      if (guard === 'stop') {
+        assert.equal(answer.finish, 'length', where);
+        assert.equal(answer.guards.stopped_by, 'loop', where);
+        assert.equal(answer.guards.ended_inside_thinking, true, where);
+      } else {
+        assert.equal(answer.content, 'Enough: 42.', where);
+        assert.equal(answer.guards.thinking_cut, 'loop', where);
+        assert.equal(answer.guards.stopped_by, undefined, where);
+      }
+      assert.ok(answer.tokens < 700, `${where}: ${answer.tokens}`);
+    });
+    await everyDialect(scripted, 'guard-loop-answer', {
+      max_tokens: 8000, loop_guard: guard, chat_template_kwargs: { enable_thinking: false },
+    }, (answer, where) => {
+      assert.equal(answer.finish, 'length', where);
+      assert.equal(answer.guards.stopped_by, 'loop', where);
+    });
+  }
+  const after = (await scripted.get('/v1/status')).json.guards;
+  assert.equal(after.stopped_by.loop - before.stopped_by.loop, 18);
+  assert.equal(after.thinking_cut.loop - before.thinking_cut.loop, 6);
+  const metrics = (await scripted.get('/metrics')).text;
+  assert.ok(metrics.includes(`strata_stopped_total{guard="loop"} ${after.stopped_by.loop}\n`));
+  assert.equal((await scripted.chat({ messages: user('x'), loop_guard: 'sometimes' })).status, 400);
+});
+
+await mock('guards: thinking that is left without an answer', async () => {
+  await everyDialect(scripted, 'guard-silent', { max_tokens: 500 }, (answer, where) => {
+    assert.equal(answer.finish, 'stop', where);
+    assert.equal(answer.content, '', where);
+    assert.equal(answer.guards.ended_inside_thinking, true, where);
+  });
+  await everyDialect(scripted, 'guard-silent', { max_tokens: 500, reasoning_close_retry: true }, (answer, where) => {
+    assert.equal(answer.thinking, 'I know the answer', where);
+    assert.equal(answer.content, '42', where);
+    assert.equal(answer.guards.thinking_cut, 'stop', where);
+    assert.equal(answer.guards.ended_inside_thinking, undefined, where);
+  });
+  // A call in it is an answer.
+  await bothWays({ messages: user('guard-silent-call'), tools, reasoning_close_retry: true }, (answer) => {
+    assert.equal(answer.finish, 'tool_calls');
+    assert.equal(answer.content, '');
+  });
+});
+
+await mock('tools: calls in another shape count where that is asked for', async () => {
+  const counts = async () => (await scripted.get('/v1/status')).json.tool_calls;
+  const before = await counts();
+  await bothWays({ messages: user('recover-json'), tools }, (answer) => {
+    assert.equal(answer.calls.length, 0);
+    assert.match(answer.content, /"name": "write"/);
+  });
+  await bothWays({ messages: user('recover-json'), tools, tool_call_recovery: true }, (answer) => {
+    assert.deepEqual(JSON.parse(answer.calls[0].arguments), { text: 'x' });
+    assert.equal(answer.finish, 'tool_calls');
+  });
+  const after = await counts();
+  assert.equal(after.parsed - before.parsed, 2);
+  assert.equal(after.recovered - before.recovered, 2);
+  assert.equal(after.text - before.text, 2);
+});
+
+await mock('tools: arguments by type are counted', async () => {
+  const counts = async () => (await scripted.get('/v1/status')).json.tool_calls;
+  const before = await counts();
+  const typed = [tool('typed', {
+    i: { type: ['integer', 'null'] }, b: { type: 'boolean' }, s: { type: 'integer' }, a: { type: 'array' }, other: { type: 'number' },
+  })];
+  await scripted.chat({ messages: user('row-7'), tools: typed });
+  const after = await counts();
+  assert.equal(after.arguments_untyped - before.arguments_untyped, 2); // s: 007, other: x
+  assert.equal(after.arguments_typed - before.arguments_typed, 3);
+});
+
+await any('shared settings: only where a request is silent, with their sources', async () => {
+  const set = (body) => real.post('/settings', body);
+  const source = async (name) => (await real.get('/v1/status')).json.defaults.find((one) => one.name === name).source;
+  const page = await real.post('/settings', { defaults: {} }, { headers: { origin: 'http://evil.example' } });
+  assert.equal(page.status, 403);
+  for (const wrong of [{}, { defaults: 5 }, { defaults: { messages: [] } }, { defaults: { temperature: -1 } }]) {
+    assert.equal((await set(wrong)).status, 400, JSON.stringify(wrong));
+  }
+  const question = { messages: user('Name a colour.'), chat_template_kwargs: { enable_thinking: false } };
+  try {
+    const shared = await set({ defaults: { max_tokens: 2, temperature: 0 } });
+    assert.equal(shared.status, 200);
+    assert.deepEqual(shared.json.defaults, { max_tokens: 2, temperature: 0 });
+    assert.equal(await source('max_tokens'), 'shared settings');
+    const silent = await real.chat(question);
+    assert.equal(silent.usage.completion_tokens, 2);
+    assert.equal(silent.finish, 'length');
+    const own = await real.chat({ ...question, max_tokens: 1 });
+    assert.equal(own.usage.completion_tokens, 1);
+  } finally {
+    assert.equal((await set({ defaults: null })).status, 200);
+  }
+  assert.notEqual(await source('max_tokens'), 'shared settings');
+  assert.deepEqual((await real.get('/settings')).json.defaults, {});
+});
+
+await any('sampling: DRY, banned strings, penalties and biases give the same with drafts and without', async () => {
+  const story = { prompt: 'One day the', max_tokens: 48, temperature: 0, logprobs: 3 };
+  const ways = [
+    {}, { temperature: 1.5, seed: 7 }, { repetition_penalty: 1.8 }, { frequency_penalty: 1.8, presence_penalty: 1.4 },
+    { logit_bias: { 10: 4, 11: -100, 40: 2 } }, { banned_strings: ['e'] },
+    { dry_multiplier: 9, dry_allowed_length: 1, dry_sequence_breakers: [] },
+  ];
+  const texts = new Set();
+  for (const way of ways) {
+    const ask = (drafts) => real.post('/v1/completions', { ...story, ...way, drafts });
+    const without = await ask('off');
+    assert.equal(without.status, 200, without.text);
+    const [choice] = without.json.choices;
+    texts.add(choice.text);
+    for (const top of choice.logprobs.top_logprobs) {
+      const mass = Object.values(top).reduce((sum, one) => sum + Math.exp(one), 0);
+      assert.ok(mass <= 1 + 1e-4, `${mass}`);
+    }
+    for (const drafts of [1, 5, 15]) {
+      const answer = await ask(drafts);
+      assert.deepEqual(answer.json.choices[0], choice, `${JSON.stringify(way)}, ${drafts} drafts`);
+    }
+    if (way.banned_strings) assert.doesNotMatch(choice.text, /e/);
+  }
+  assert.ok(texts.size >= 6, `only ${texts.size} texts: the fields change nothing`);
+});
+
+await any('sampling: the same fields in every dialect; wrong ones are named', async () => {
+  const wrong = {
+    dry_multiplier: -1, dry_base: 0.5, dry_allowed_length: 0, dry_penalty_last_n: -2,
+    dry_sequence_breakers: 'x', banned_strings: [''],
+  };
+  const bodies = {
+    '/v1/chat/completions': { messages: user('hi') }, '/v1/completions': { prompt: 'hi' },
+    '/v1/responses': { input: 'hi' }, '/v1/messages': { messages: user('hi'), max_tokens: 5 },
+  };
+  for (const [path, body] of Object.entries(bodies)) {
+    for (const [field, value] of Object.entries(wrong)) {
+      const answer = await real.post(path, { ...body, [field]: value });
+      assert.equal(answer.status, 400, `${path} ${field}`);
+      assert.match(answer.json.error.message, new RegExp(field), `${path}: ${answer.text}`);
+    }
+  }
+  await everyDialect(real, 'Say hello.', { max_tokens: 40, temperature: 0, banned_strings: ['e', 'E'], reasoning_budget_tokens: 8 }, (answer, where) => {
+    // What the engine writes itself is not the model's.
+    assert.doesNotMatch(answer.thinking.replace(wrapUp, '') + answer.content, /e/i, where);
+  });
+});
+
 await any('11: budgets of thinking that mean nothing are taken, wrong types refused', async () => {
   for (const value of [0, -1]) {
     assert.equal((await real.chat({ messages: user('hi'), ...quick, reasoning_budget_tokens: value })).status, 200);
   }
+  const whole = await real.post('/v1/chat/completions',
+    JSON.stringify({ messages: user('hi'), ...quick }).replace(/}$/, ',"reasoning_budget_tokens":2.0}'));
+  assert.equal(whole.status, 200);
   for (const value of ['5', true, 1.5]) {
     assert.equal((await real.chat({ messages: user('hi'), ...quick, reasoning_budget_tokens: value })).status, 400);
   }

@@ -133,8 +133,9 @@ TEST(SamplingChain, PenaltiesAndBiasesByHand) {
   request.logit_bias = {{1, 8}};  // 3 + 8, then halved: less than 7
   logits = {4, 3, -1, 7};
   const Tokenizer tokenizer = test::byte_tokenizer();
-  EXPECT_EQ(SamplingChain(request, 0, tokenizer).pick(logits, history), 3);
-  EXPECT_EQ(SamplingChain(request, 0, tokenizer).pick(logits, {}), 1);
+  const TokenBytes tokens(tokenizer);
+  EXPECT_EQ(SamplingChain(request, 0, tokens).pick(logits, history), 3);
+  EXPECT_EQ(SamplingChain(request, 0, tokens).pick(logits, {}), 1);
   EXPECT_EQ(SamplingChain().pick(logits, history), 3);
 }
 
@@ -151,6 +152,7 @@ TEST(SamplingChain, WindowsLongerThanTheSequenceAreTheWholeSequence) {
 
 // Against the definition, place by place.
 TEST(SamplingChain, DryLooksAtTheLongestRepeatedRun) {
+  const Tokenizer tokenizer = test::byte_tokenizer();
   std::mt19937 random(3);
   for (int round = 0; round < 300; ++round) {
     DryPenalty dry;
@@ -158,12 +160,13 @@ TEST(SamplingChain, DryLooksAtTheLongestRepeatedRun) {
     dry.base = 1.5f;
     dry.allowed_length = 1 + static_cast<std::int32_t>(random() % 3);
     dry.last_n = random() % 3 == 0 ? static_cast<std::int32_t>(random() % 30) : -1;
-    if (random() % 2 == 0) dry.breakers = {0};
+    dry.breakers.clear();
+    if (random() % 2 == 0) dry.breakers = {std::string(1, '\0')};
     std::vector<TokenId> history;
     for (std::size_t i = random() % 60; i > 0; --i)
       history.push_back(static_cast<TokenId>(random() % 4));
     std::vector<float> logits(4, 1.0f), expected = logits;
-    dry_hook(dry)->apply(logits, history);
+    dry_hook(dry, tokenizer)->apply(logits, history);
 
     if (dry.last_n >= 0 && history.size() > static_cast<std::size_t>(dry.last_n))
       history.erase(history.begin(), history.end() - dry.last_n);
@@ -185,13 +188,35 @@ TEST(SamplingChain, DryLooksAtTheLongestRepeatedRun) {
   }
 }
 
+// Tokens 'a', 'b' again and again: what stands between them decides how far a run reaches.
+TEST(SamplingChain, DryBreakersAreTexts) {
+  const Tokenizer tokenizer = test::byte_tokenizer();
+  const auto lost = [&](std::vector<std::string> breakers) {
+    DryPenalty dry;
+    dry.multiplier = 1;
+    dry.base = 2;
+    dry.allowed_length = 1;
+    dry.breakers = std::move(breakers);
+    std::vector<float> logits(tokenizer.size(), 0.0f);
+    dry_hook(dry, tokenizer)->apply(logits, tokenizer.encode("abcxabc", Specials::none));
+    return -logits['x'];
+  };
+  EXPECT_EQ(lost({}), 4);     // "abc" was followed by x: 2^(3 - 1)
+  EXPECT_EQ(lost({"a"}), 2);  // "bc"
+  EXPECT_EQ(lost({"q", "b"}), 1);
+  EXPECT_EQ(lost({"c"}), 0);
+  EXPECT_EQ(lost({"ab"}), 2);  // over two tokens: it begins in the first of them
+  EXPECT_EQ(lost({"cx"}), 4);  // not behind the end
+}
+
 TEST(SamplingChain, BannedStringsNeverComeToBe) {
   const Tokenizer tokenizer = test::byte_tokenizer();
+  const TokenBytes tokens(tokenizer);
   const auto banned = [&](std::vector<std::string> strings, std::string_view text,
                           std::size_t prompt = 0) {
     const auto history = tokenizer.encode(text, Specials::none);
     std::vector<float> logits(tokenizer.size(), 1.0f);
-    banned_strings_hook(std::move(strings), prompt, tokenizer)->apply(logits, history);
+    banned_strings_hook(std::move(strings), prompt, tokens)->apply(logits, history);
     std::string ids;
     for (std::size_t id = 0; id < logits.size(); ++id)
       if (std::isinf(logits[id])) ids += tokenizer.bytes(static_cast<TokenId>(id));

@@ -61,7 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       check(parse_openai_completion(body, {}, tokenizer()));
       break;
     case 2:
-      check(parse_anthropic(body, {}, {}));
+      check(parse_anthropic(body, {}));
       break;
     default:
       check(parse_openai_responses(body, {}));

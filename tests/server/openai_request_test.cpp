@@ -17,7 +17,9 @@ std::string with(const std::string& members) {
 }
 
 OpenAiChatRequest accepted(const std::string& body, const Sampling& defaults = {}) {
-  auto parsed = parse_openai_chat(body, {defaults, {}});
+  ChatRequest open;
+  open.sampling = defaults;
+  auto parsed = parse_openai_chat(body, open);
   EXPECT_TRUE(parsed) << body << ": " << (parsed ? "" : parsed.error().message);
   return parsed ? std::move(*parsed) : OpenAiChatRequest{};
 }

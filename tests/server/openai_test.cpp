@@ -266,7 +266,9 @@ TEST_F(OpenAiTest, TheLimitMustLeaveTheSlackFree) {
   EXPECT_EQ(refused.json().at("error").at("n_ctx").as_int64(), 2048);
   EXPECT_EQ(refused.json().at("error").at("n_prompt_tokens").as_int64(),
             static_cast<std::int64_t>(prompt));
-  serve_again({.fit_max_tokens = true});
+  ServiceOptions shortened;
+  shortened.fit_max_tokens = true;
+  serve_again(shortened);
   EXPECT_EQ(chat(R"("max_tokens":100000)").status, 200u);
   EXPECT_EQ(engine_->request(2).max_tokens, room);
 }

@@ -209,14 +209,108 @@ TEST_F(StatusTest, DefaultsHaveSources) {
   EXPECT_THAT(engine_->prompt(1), ::testing::EndsWith("<think>\n"));
 }
 
+// Request > shared settings > configuration > model file > built-in.
+TEST_F(StatusTest, EachPlaceGoesBeforeTheNext) {
+  engine_->facts_.default_sampling.temperature = 0.7f;
+  engine_->facts_.default_sampling.top_k = 20;
+  engine_->facts_.default_sampling.min_p = 0.1f;
+  ServiceOptions options;
+  options.sampling = {{"temperature", 0.6}, {"top_k", 30}, {"dry_multiplier", 0.5}};
+  options.fields = {{"loop_guard", "stop", "flag"}};
+  options.thinking.budget = 300;
+  options.thinking.budget_source = "environment";
+  serve_again(options);
+  json::object shared = {{"temperature", 0.5},
+                         {"banned_strings", json::array{"xyz"}},
+                         {"reasoning_budget_tokens", 200},
+                         {"max_tokens", 900}};
+  ASSERT_TRUE(service_->share_settings(shared));
+  EXPECT_EQ(text_of(setting("temperature").at("source")), "shared settings");
+  EXPECT_EQ(text_of(setting("top_k").at("source")), "config");
+  EXPECT_EQ(text_of(setting("min_p").at("source")), "model file");
+  EXPECT_EQ(text_of(setting("top_p").at("source")), "built-in");
+  EXPECT_EQ(text_of(setting("dry_multiplier").at("source")), "config");
+  EXPECT_EQ(text_of(setting("loop_guard").at("source")), "flag");
+  EXPECT_EQ(text_of(setting("loop_guard").at("value")), "stop");
+  EXPECT_EQ(text_of(setting("reasoning_budget_tokens").at("source")), "shared settings");
+  EXPECT_EQ(setting("reasoning_budget_tokens").at("value").to_number<int>(), 200);
+
+  chat("");
+  const Request silent = engine_->request(0);
+  EXPECT_FLOAT_EQ(silent.sampling.temperature, 0.5f);
+  EXPECT_EQ(silent.sampling.top_k, 30);
+  EXPECT_FLOAT_EQ(silent.sampling.min_p, 0.1f);
+  EXPECT_FLOAT_EQ(silent.dry.multiplier, 0.5f);
+  EXPECT_EQ(silent.banned_strings, std::vector<std::string>{"xyz"});
+  EXPECT_EQ(silent.loop_guard, LoopGuard::stop);
+  EXPECT_EQ(silent.max_tokens, 900u);
+  ASSERT_TRUE(silent.thinking);
+  EXPECT_EQ(silent.thinking->budget, 200u);
+  chat(R"("temperature":0.2,"banned_strings":[],"loop_guard":"off","reasoning_budget_tokens":50,)"
+       R"("dry_multiplier":2,"max_tokens":800)");
+  const Request own = engine_->request(1);
+  EXPECT_FLOAT_EQ(own.sampling.temperature, 0.2f);
+  EXPECT_FLOAT_EQ(own.dry.multiplier, 2);
+  EXPECT_TRUE(own.banned_strings.empty());
+  EXPECT_EQ(own.loop_guard, LoopGuard::off);
+  EXPECT_EQ(own.max_tokens, 800u);
+  EXPECT_EQ(own.thinking->budget, 50u);
+
+  // A limit that nobody asked for never refuses a request.
+  ASSERT_TRUE(service_->share_settings({{"max_tokens", 1'000'000}}));
+  EXPECT_EQ(chat("").status, 200u);
+  EXPECT_EQ(chat(R"("max_tokens":1000000)").status, 400u);
+  ASSERT_TRUE(service_->share_settings({}));
+  EXPECT_EQ(text_of(setting("temperature").at("source")), "config");
+  EXPECT_EQ(text_of(setting("reasoning_budget_tokens").at("source")), "environment");
+}
+
+TEST_F(StatusTest, SharedSettingsSurviveAStart) {
+  MemoryFileSystem files;
+  ServiceOptions options;
+  options.settings_file = "settings.json";
+  options.files = &files;
+  serve_again(options);
+  ASSERT_TRUE(service_->share_settings({{"top_k", 9}}));
+  EXPECT_FALSE(service_->share_settings({{"top_k", -9}}));
+  EXPECT_FALSE(service_->share_settings({{"model", "x"}}));
+  serve_again(options);
+  EXPECT_EQ(service_->defaults()->request.sampling.top_k, 9);
+  EXPECT_EQ(text_of(setting("top_k").at("source")), "shared settings");
+  // What cannot be read is not used, and no start fails because of it.
+  for (const char* text : {"{", "[]", R"({"defaults":{"top_k":-9}})", R"({"defaults":7})"}) {
+    const auto bytes = std::as_bytes(std::span(std::string_view(text)));
+    files.put("settings.json", Bytes(bytes.begin(), bytes.end()));
+    serve_again(options);
+    EXPECT_EQ(service_->defaults()->request.sampling.top_k, 0) << text;
+  }
+}
+
+TEST_F(StatusTest, SettingsAreTheServersOwn) {
+  const auto post = [&](const std::string& body, const std::string& headers = "") {
+    return send("POST /settings", "Content-Type: application/json\r\n" + headers, body);
+  };
+  EXPECT_EQ(post(R"({"defaults":{"top_k":3}})").status, 200u);
+  EXPECT_EQ(post(R"({"defaults":{"top_k":4}})", "Origin: http://evil.example\r\n").status, 403u);
+  EXPECT_EQ(client().get("/settings").json().at("defaults").at("top_k").as_int64(), 3);
+  EXPECT_EQ(post(R"({"defaults":null})").status, 200u);
+  EXPECT_TRUE(client().get("/settings").json().at("defaults").as_object().empty());
+  for (const char* wrong : {"{}", "[]", R"({"defaults":1})", R"({"defaults":{},"more":1})",
+                            R"({"defaults":{"messages":[]}})"}) {
+    EXPECT_EQ(post(wrong).status, 400u) << wrong;
+  }
+}
+
 TEST_F(StatusTest, ParityPinsEverything) {
   engine_->facts_.default_sampling.temperature = 0.7f;
   ServiceOptions options;
   options.sampling = {{"top_p", 0.5}};
   options.reasoning_effort = "none";
   options.fit_max_tokens = true;
+  options.fields = {{"loop_guard", "stop", "flag"}};
   options.parity = true;
   serve_again(options);
+  ASSERT_TRUE(service_->share_settings({{"temperature", 0.9}, {"dry_multiplier", 1}}));
   const json::value status = client().get("/v1/status").json();
   EXPECT_TRUE(status.at("parity").as_bool());
   for (const json::value& entry : status.at("defaults").as_array())
@@ -232,7 +326,12 @@ TEST_F(StatusTest, BadDefaultsStopTheStart) {
   ServiceOptions options;
   options.sampling = {{"temperature", -1}};
   EXPECT_THAT(Service::create(*engine_, options).error().message, HasSubstr("temperature"));
+  options.sampling = {{"temperatur", 1}};
+  EXPECT_THAT(Service::create(*engine_, options).error().message, HasSubstr("temperature"));
   options.sampling = {};
+  options.fields = {{"loop_guard", "never", "flag"}};
+  EXPECT_THAT(Service::create(*engine_, options).error().message, HasSubstr("loop_guard"));
+  options.fields = {};
   options.reasoning_effort = "huge";
   EXPECT_THAT(Service::create(*engine_, options).error().message, HasSubstr("huge"));
 }

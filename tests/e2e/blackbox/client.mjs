@@ -45,7 +45,7 @@ export class Server {
         status: 200, usage: answer.json.usage, finish: choice.finish_reason,
         content: choice.message.content ?? '', reasoning: choice.message.reasoning_content ?? '',
         calls: (choice.message.tool_calls ?? []).map((call) => ({ id: call.id, ...call.function })),
-        deltas: [],
+        deltas: [], choice,
       };
     }
     const answer = await this.post('/v1/chat/completions', request);
@@ -58,6 +58,7 @@ export class Server {
       }
       const chunk = JSON.parse(event.data);
       if (chunk.error) all.error = chunk.error;
+      if (chunk.usage) all.usage = chunk.usage;
       const choice = chunk.choices?.[0];
       if (!choice) continue;
       const { delta } = choice;
@@ -71,9 +72,46 @@ export class Server {
         known.name ??= call.function.name;
         known.arguments += call.function.arguments ?? '';
       }
-      if (choice.finish_reason) all.finish = choice.finish_reason;
+      if (choice.finish_reason) {
+        all.finish = choice.finish_reason;
+        all.choice = choice;
+      }
     }
     return all;
+  }
+  // An Anthropic message and a response, in the words of chats.
+  async message(body) {
+    const answer = await this.post('/v1/messages', { model: 'any', ...body });
+    if (answer.status !== 200) return answer;
+    const all = { status: 200, thinking: '', content: '' };
+    let end = answer.json;
+    if (body.stream) {
+      for (const event of events(answer.text).map((one) => JSON.parse(one.data))) {
+        if (event.type === 'content_block_delta') {
+          all.thinking += event.delta.thinking ?? '';
+          all.content += event.delta.text ?? '';
+        }
+        if (event.type === 'message_delta') end = { ...event, ...event.delta };
+      }
+    } else {
+      for (const block of end.content) {
+        all.thinking += block.thinking ?? '';
+        all.content += block.text ?? '';
+      }
+    }
+    const finish = { end_turn: 'stop', max_tokens: 'length', tool_use: 'tool_calls' }[end.stop_reason];
+    return { ...all, finish, tokens: end.usage.output_tokens, guards: end };
+  }
+  async respond(body) {
+    const answer = await this.post('/v1/responses', { model: 'any', ...body });
+    if (answer.status !== 200) return answer;
+    const last = body.stream ? JSON.parse(events(answer.text).at(-1).data).response : answer.json;
+    const texts = (type) => last.output.filter((item) => item.type === type)
+      .flatMap((item) => item.content.map((part) => part.text)).join('');
+    return {
+      status: 200, thinking: texts('reasoning'), content: texts('message'),
+      finish: last.status === 'incomplete' ? 'length' : 'stop', tokens: last.usage.output_tokens, guards: last,
+    };
   }
   // Bytes as they are; the answer's status and text, or null if the connection ended without one.
   raw(bytes, { halfClose = false, seconds = 15 } = {}) {
