@@ -3,17 +3,36 @@
 //   node build.mjs [--quiet] [FILE]     FILE: C++ source with the compressed files
 import { build } from 'esbuild';
 import { createHash } from 'node:crypto';
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 
 const here = path.dirname(fileURLToPath(import.meta.url));
-const types = { '.js': 'text/javascript; charset=utf-8', '.css': 'text/css; charset=utf-8', '.svg': 'image/svg+xml', '.html': 'text/html; charset=utf-8' };
+const types = { '.js': 'text/javascript; charset=utf-8', '.css': 'text/css; charset=utf-8', '.svg': 'image/svg+xml', '.html': 'text/html; charset=utf-8', '.txt': 'text/plain; charset=utf-8' };
+
+const nameOf = (stem, data, type) => `${stem}-${createHash('sha256').update(data).digest('hex').slice(0, 8).toUpperCase()}${type}`;
+
+// The notices of the packages that are bundled: all that are installed but the tools.
+function licences() {
+  const modules = path.join(here, 'node_modules');
+  const tools = new Set(['esbuild', 'typescript']);
+  const names = readdirSync(modules).filter((name) => !name.startsWith('.') && !name.startsWith('@') && !tools.has(name));
+  const texts = names.sort().map((name) => {
+    const folder = path.join(modules, name);
+    const { version, license } = JSON.parse(readFileSync(path.join(folder, 'package.json'), 'utf8'));
+    const file = readdirSync(folder).find((one) => /^licen[cs]e/i.test(one));
+    const text = file && existsSync(path.join(folder, file)) ? readFileSync(path.join(folder, file), 'utf8') : '';
+    return `${name} ${version} (${license})\n\n${text.trim()}\n`;
+  });
+  return Buffer.from(`The web app of Strata contains these packages.\n\n${texts.join(`\n${'-'.repeat(79)}\n\n`)}`);
+}
 
 // Every file of the app: its path on the server to its content. Names carry a hash of the content
 // except the page's own.
 async function bundle() {
+  const notices = licences();
+  const noticesName = nameOf('licences', notices, '.txt');
   const options = {
     absWorkingDir: here,
     bundle: true,
@@ -27,13 +46,14 @@ async function bundle() {
     entryNames: '[name]-[hash]',
     chunkNames: '[name]-[hash]',
     metafile: true,
+    define: { STRATA_LICENCES: JSON.stringify(`/web/${noticesName}`) },
     logLevel: 'warning',
   };
   const parts = [
     await build({ ...options, entryPoints: ['src/main.tsx'], format: 'esm', splitting: true }),
     await build({ ...options, entryPoints: ['src/first.ts'], format: 'iife' }),
   ];
-  const files = new Map();
+  const files = new Map([[`/web/${noticesName}`, notices]]);
   const names = {};
   let preload = []; // what main.js imports, so that the browser asks for it at once
   for (const { outputFiles, metafile } of parts) {
@@ -48,7 +68,7 @@ async function bundle() {
     }
   }
   const icon = readFileSync(path.join(here, 'icon.svg'));
-  names['icon.svg'] = `icon-${createHash('sha256').update(icon).digest('hex').slice(0, 8).toUpperCase()}.svg`;
+  names['icon.svg'] = nameOf('icon', icon, '.svg');
   files.set(`/web/${names['icon.svg']}`, icon);
   const page = readFileSync(path.join(here, 'index.html'), 'utf8').replace(/\{\{([^}]+)\}\}/g, (_, name) => {
     if (!names[name]) throw new Error(`index.html names ${name}, which was not built`);

@@ -363,7 +363,7 @@ await checks.run('settings are sent, show the defaults, and serve new chats', ()
     await page.getByLabel('System prompt').fill('Answer in system-marker-9.');
     await page.getByLabel('System prompt').blur();
     assert.match(await page.getByLabel('Temperature').getAttribute('placeholder'), /^\d/);
-    await page.getByText(/default from: /).first().waitFor();
+    await page.getByText(/ · from: /).first().waitFor();
     await page.getByLabel('Temperature').fill('0.3');
     await page.getByLabel('Temperature').blur();
     await page.getByLabel('Thinking', { exact: true }).selectOption('none');
@@ -512,6 +512,46 @@ await checks.run('the Monitor follows a request', () =>
     await page.getByRole('button', { name: 'Stop the answer' }).click();
     await other.getByText('Nothing runs and nothing waits.').waitFor();
     await other.locator('table tbody tr').first().waitFor();
+  }));
+
+await checks.run('the Monitor draws whatever fields the telemetry has', () =>
+  visit(async ({ page }) => {
+    let seq = 0;
+    await page.route('**/v1/telemetry*', (route) => {
+      const since = Number(new URL(route.request().url()).searchParams.get('since') ?? 0);
+      seq = Math.max(seq + 1, since + 1);
+      const now = Math.floor(Date.now() / 1000);
+      const times = since === 0 ? Array.from({ length: 3600 }, (_, n) => now - 3599 + n) : [now];
+      return route.fulfill({
+        json: {
+          seq,
+          interval_s: 1,
+          fields: [
+            { name: 'CPU <b>load</b>', unit: '%', group: 'Machine' },
+            { name: 'Memory', unit: 'B', group: 'Machine' },
+            { name: 'Unknown here', unit: 'W', group: 'Power' },
+          ],
+          samples: times.map((time) => [time, 50 + 40 * Math.sin(time / 300), 2 ** 33, null]),
+          facts: { cpu: 'Some CPU', cores: 2, gpus: [] },
+        },
+      });
+    });
+    await open(page, server.url, '#/monitor');
+    const machine = page.getByRole('region', { name: 'Machine', exact: true });
+    await machine.getByText('CPU <b>load</b>').waitFor();
+    await page.getByRole('region', { name: 'Machine (B)' }).getByText('8.00 GiB').waitFor();
+    await page.getByRole('region', { name: 'Power' }).getByText('–').waitFor();
+    await page.getByText('Some CPU').waitFor();
+    await page.getByRole('button', { name: '1 hour' }).click();
+    await page.waitForTimeout(1500);
+    // Something was drawn: the canvas is not of one colour.
+    const drawn = await machine.locator('canvas').evaluate((canvas) => {
+      const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+      return new Set(new Uint32Array(data.buffer)).size;
+    });
+    assert.ok(drawn > 10, `${drawn} colours`);
+    await screenshot(page, 'telemetry');
+    await axe(page, 'telemetry');
   }));
 
 await checks.run('About names the settings with their sources, and what connects others', () =>

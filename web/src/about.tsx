@@ -7,6 +7,9 @@ import { copyText } from './markdown';
 import { KeyForm } from './settings';
 import { useSignal } from './signal';
 
+// Where the build has put the notices of the packages.
+declare const STRATA_LICENCES: string;
+
 function Pairs({ rows }: { rows: [string, string | number | undefined][] }) {
   return (
     <dl class="pairs">
@@ -216,6 +219,9 @@ export function About() {
               ['Ctrl Shift O', 'a new chat'],
             ]}
           />
+          <p class="note">
+            This app contains the work of others: <a href={STRATA_LICENCES}>their licences</a>.
+          </p>
         </section>
       </div>
     </section>

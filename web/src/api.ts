@@ -20,6 +20,7 @@ export interface Ask {
   method?: string;
   body?: unknown;
   signal?: AbortSignal;
+  last?: boolean; // the page may be on its way out: it is sent all the same, if it is small
 }
 
 export async function ask(path: string, options: Ask = {}): Promise<Response> {
@@ -27,12 +28,14 @@ export async function ask(path: string, options: Ask = {}): Promise<Response> {
   const key = apiKey.get();
   if (key !== '') headers['Authorization'] = `Bearer ${key}`;
   if (options.body !== undefined) headers['Content-Type'] = 'application/json';
+  const body = options.body === undefined ? undefined : JSON.stringify(options.body);
   let response: Response;
   try {
     response = await fetch(path, {
       method: options.method ?? (options.body === undefined ? 'GET' : 'POST'),
       headers,
-      body: options.body === undefined ? undefined : JSON.stringify(options.body),
+      body,
+      keepalive: options.last === true && (body?.length ?? 0) < 20_000,
       signal: options.signal,
       cache: 'no-store',
       credentials: 'same-origin',

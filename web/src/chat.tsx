@@ -291,7 +291,7 @@ export function ChatView({ onSettings, settingsOpen }: { onSettings: () => void;
           </button>
         )}
         <Composer path={path} onSettings={onSettings} settingsOpen={settingsOpen} />
-        <p class="fine dim">Answers can be wrong. Everything stays on the server that this page came from.</p>
+        <p class="fine dim">Answers can be wrong. What you write goes to this server only.</p>
       </div>
     </section>
   );

@@ -281,14 +281,24 @@ function register(chat: Chat, node: Node, fresh: boolean): AnswerRun {
 function follow(chat: Chat, node: Node): void {
   if (runs.has(node.id)) return;
   if (node.response === undefined) {
-    // Its page went away before the server had said its name.
-    if (Date.now() - node.changed > 60_000) {
-      node.state = 'lost';
-      node.error = 'The page was closed before the server had accepted the question.';
-    }
+    // Another page has just asked for it, or went away before the server had said its name.
+    setTimeout(() => void lookAgain(chat, node.id), 6000);
     return;
   }
   void register(chat, node, false).resume();
+}
+
+async function lookAgain(chat: Chat, nodeId: string): Promise<void> {
+  if (chat.id === undefined || runs.has(nodeId)) return;
+  await takeIn(chat, storeOf(chat.place), chat.id).catch(() => undefined);
+  const node = chat.content.nodes[nodeId];
+  if (node?.state !== 'running') return;
+  if (node.response !== undefined) return follow(chat, node);
+  node.state = 'lost';
+  node.error = 'The page was closed before the server had accepted the question.';
+  node.changed = Date.now();
+  touch();
+  saveSoon(chat);
 }
 
 function ended(chat: Chat, node: Node): void {

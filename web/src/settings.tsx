@@ -69,7 +69,7 @@ function KnobField({ knob }: { knob: Knob }) {
       />
       <p class="hint" id={`${id}-hint`}>
         {knob.hint}
-        {source && given === undefined ? ` · default from: ${source}` : ''}
+        {source && given === undefined ? ` · from: ${source}` : ''}
       </p>
     </div>
   );

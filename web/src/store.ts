@@ -51,6 +51,7 @@ export class ServerStore implements ChatStore {
       return await askJson<ChatHead>(`/v1/chats/${encodeURIComponent(id)}`, {
         method: 'PUT',
         body: { title, content, version },
+        last: document.visibilityState === 'hidden',
       });
     } catch (error) {
       if (error instanceof ApiError && error.status === 409) throw new VersionConflict();

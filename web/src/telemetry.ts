@@ -54,12 +54,16 @@ function sumOf(metrics: Map<string, number>, name: string): number | null {
   return sum;
 }
 
+const share = (part: number | null, whole: number | null): number | null =>
+  part !== null && whole !== null && whole > 0 ? (100 * part) / whole : null;
+
 const kOwnFields: Field[] = [
   { name: 'Prompts read', unit: 'tokens/s', group: 'Speed' },
   { name: 'Answers written', unit: 'tokens/s', group: 'Speed' },
   { name: 'Running', unit: 'requests', group: 'Requests' },
   { name: 'Waiting', unit: 'requests', group: 'Requests' },
   { name: 'Guesses that were right', unit: '%', group: 'Drafts' },
+  ...[1, 2, 3, 4, 5].map((depth) => ({ name: `At depth ${depth}`, unit: '%', group: 'Drafts' })),
   { name: 'From memory', unit: 'tokens/s', group: 'Prompt cache' },
   { name: 'From disk', unit: 'tokens/s', group: 'Prompt cache' },
   { name: 'Read anew', unit: 'tokens/s', group: 'Prompt cache' },
@@ -164,6 +168,11 @@ export class Watch {
     this.decoded = seen;
     const drafted = this.grown('drafted', status.drafts.drafted);
     const accepted = this.grown('accepted', status.drafts.accepted);
+    const depths = [0, 1, 2, 3, 4].map((index) => {
+      const one = status.drafts.by_depth[index];
+      const right = this.grown(`accepted ${index}`, one?.accepted ?? 0);
+      return share(right, this.grown(`drafted ${index}`, one?.drafted ?? 0));
+    });
     const disk = rate('disk', sumOf(metrics, 'strata_cache_disk_tokens_total'));
     const cached = rate('cached', sumOf(metrics, 'strata_cached_tokens_total'));
     const wait = rate('wait', sumOf(metrics, 'strata_ngram_wait_seconds_total'));
@@ -173,7 +182,8 @@ export class Watch {
       usable ? written / span : null,
       status.activity.in_flight - status.activity.queued,
       status.activity.queued,
-      usable && drafted !== null && drafted > 0 && accepted !== null ? (100 * accepted) / drafted : null,
+      usable ? share(accepted, drafted) : null,
+      ...depths.map((value) => (usable ? value : null)),
       cached === null ? null : Math.max(0, cached - (disk ?? 0)),
       disk,
       rate('anew', sumOf(metrics, 'llamacpp:prompt_tokens_total')),

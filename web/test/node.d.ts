@@ -2,6 +2,9 @@
 declare module 'node:test' {
   export function test(name: string, body: () => void | Promise<void>): void;
 }
+declare module 'node:crypto' {
+  export const webcrypto: Crypto;
+}
 declare module 'node:assert/strict' {
   interface Assert {
     (value: unknown, message?: string): asserts value;

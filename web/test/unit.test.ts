@@ -1,5 +1,6 @@
 // The parts of the app that need no browser.
 import assert from 'node:assert/strict';
+import { webcrypto } from 'node:crypto';
 import { test } from 'node:test';
 import { inputOf, questionText, requestOf } from '../src/answer';
 import { bytes, duration, short } from '../src/format';
@@ -7,6 +8,9 @@ import { EventReader } from '../src/sse';
 import { snippetOf, textsOf } from '../src/store';
 import { readMetrics } from '../src/telemetry';
 import { addNode, choose, emptyContent, merge, pathTo, readContent, shownPath, titleOf, type Node } from '../src/tree';
+
+// Node 18 has it under another name than browsers.
+if (!('crypto' in globalThis)) Object.defineProperty(globalThis, 'crypto', { value: webcrypto });
 
 const talk = () => {
   const content = emptyContent({});
