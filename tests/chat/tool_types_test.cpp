@@ -66,6 +66,26 @@ TEST(ToolTypes, KeywordsHoldTogether) {
   }
 }
 
+// The model writes strings and numbers alike, without quotes. Where a schema allows both, text that
+// is a number in JSON's plain form (white space around it aside) is the number, and every other
+// text is a string as it stands: a whole number loses nothing by it, while 007, 5.0 and 1.10 would
+// not come back as written. Where no number is allowed, it is a string.
+TEST(ToolTypes, OfStringsAndNumbersPlainNumbersAreNumbers) {
+  for (const char* schema : {R"({"type": ["string", "integer"]})",
+                             R"({"anyOf": [{"type": "string"}, {"type": "integer"}]})",
+                             R"({"oneOf": [{"type": "integer"}, {"type": "string"}]})"}) {
+    for (const auto& [text, json] :
+         {std::pair{"5", "5"}, std::pair{"-12", "-12"}, std::pair{"0", "0"},
+          std::pair{"\"5\"", R"("\"5\"")"}, std::pair{"007", R"("007")"},
+          std::pair{"5.0", R"("5.0")"}, std::pair{"1e3", R"("1e3")"}, std::pair{"+5", R"("+5")"},
+          std::pair{" 5", "5"}, std::pair{"five", R"("five")"}, std::pair{"", R"("")"}}) {
+      EXPECT_EQ(typed(schema, text), json) << schema << " with " << text;
+    }
+  }
+  EXPECT_EQ(typed(R"({"type": ["string", "null"]})", "4"), R"("4")");
+  EXPECT_EQ(typed(R"({"type": "string"})", "5"), R"("5")");
+}
+
 TEST(ToolTypes, ReferencesInsideTheSchema) {
   const std::string_view defs =
       R"({"n": {"type": "integer"}, "a/b~c": {"type": "string"}, "list": [{"type": "boolean"}],

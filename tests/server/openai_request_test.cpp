@@ -94,6 +94,27 @@ TEST(OpenAiRequest, AcceptsHarmlessAndNeutralMembers) {
          "stop":null,"unheard_of":null)"));
 }
 
+// By what they say, each request its own copy.
+TEST(OpenAiRequest, TakesLargeBiases) {
+  const auto body = [](std::size_t count, int changed) {
+    std::string biases;
+    for (std::size_t i = count; i-- > 0;) {
+      biases +=
+          fmt::format("\"{}\":{},", i * 3, i == 77 ? changed : static_cast<int>(i % 201) - 100);
+    }
+    biases.pop_back();
+    return with(R"("logit_bias":{)" + biases + "}");
+  };
+  const auto first = accepted(body(65'536, 1)), second = accepted(body(65'536, 2));
+  ASSERT_EQ(first.chat.logit_bias.size(), 65'536u);
+  for (std::size_t i = 0; i < 65'536; ++i) {
+    ASSERT_EQ(first.chat.logit_bias[i].id, static_cast<TokenId>(i * 3));
+    ASSERT_EQ(first.chat.logit_bias[i].bias, i == 77 ? 1 : static_cast<float>(i % 201) - 100) << i;
+  }
+  EXPECT_EQ(second.chat.logit_bias[77].bias, 2);
+  EXPECT_EQ(refused(body(kMaxBiases + 1, 1)).param, "logit_bias");
+}
+
 TEST(OpenAiRequest, RefusesByName) {
   const std::pair<const char*, const char*> table[] = {
       {R"("n":0)", "n"},
