@@ -37,6 +37,7 @@ const kMarkdown = [
   'In a line $a^2 + b^2 = c^2$ and alone:\n\n$$\\sum_{i=1}^{n} i = \\frac{n(n+1)}{2}$$',
 ].join('\n\n');
 
+// The first one whose text stands anywhere in the prompt, earlier turns included, is played.
 export const scripts = [
   { match: 'hello there', piece: 3, pace_ms: 40, text: think('The user greets me.', 'Hello to you.') },
   { match: 'rain-4711', text: think('Wet.', 'It rains.') },
@@ -46,8 +47,8 @@ export const scripts = [
     text: think('I need the weather.', '<tool_call>\n<function=weather>\n<parameter=city>\nOslo\n</parameter>\n</function>\n</tool_call>'),
   },
   { match: 'endless please', piece: 5, pace_ms: 20, text: `</think>\n\n${'word '.repeat(4000)}` },
-  { match: 'pick a number', text: '</think>\n\nOne.' },
   { match: 'count to three', piece: 1, pace_ms: 5, text: '</think>\n\n1, 2, 3.' },
+  { match: 'pick a number', text: '</think>\n\nOne.' },
   { match: 'slow story', piece: 3, pace_ms: 70, text: think('A story.', kStory) },
   { match: 'hostile one', piece: 17, text: think('<img src=x onerror="window.owned = 30">', kHostile) },
   { match: 'all of markdown', piece: 9, text: think('Everything.', kMarkdown) },

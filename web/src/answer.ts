@@ -101,6 +101,7 @@ const sleep = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve,
 // Writes what arrives into the answer's node and says so through `changed`.
 export class AnswerRun {
   private last = -1; // sequence number of the last event
+  private anew = false; // the next event is the first: what the node holds is from before
   private over = false;
   private stopping = false;
   private readonly abort = new AbortController();
@@ -127,9 +128,7 @@ export class AnswerRun {
 
   // An answer that another page, or this one before it was loaded again, has asked for.
   async resume(): Promise<void> {
-    this.node.text = '';
-    this.node.thinking = undefined;
-    this.node.calls = undefined;
+    this.anew = true;
     await this.guarded(() => this.followToEnd());
   }
 
@@ -208,6 +207,12 @@ export class AnswerRun {
     if (event.sequence_number !== undefined) {
       if (event.sequence_number <= this.last) return;
       this.last = event.sequence_number;
+    }
+    if (this.anew) {
+      this.anew = false;
+      node.text = '';
+      node.thinking = undefined;
+      node.calls = undefined;
     }
     let milestone = false;
     if (event.response?.id && node.response === undefined) {

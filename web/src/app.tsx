@@ -3,7 +3,7 @@ import type { ComponentType } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { health, keyWanted, refreshFacts } from './api';
 import { ChatView } from './chat';
-import { announcement, current, notice, openChat, refreshList, revision, runningIn, startChat, stopCurrent } from './chats';
+import { announcement, chatInAddress, current, notice, openChat, refreshList, revision, runningIn, startChat, stopCurrent } from './chats';
 import { Icon } from './icons';
 import { Action } from './message';
 import { prefer, preferences, type Theme } from './preferences';
@@ -21,15 +21,6 @@ const kViews: [View, string][] = [
 function viewOf(hash: string): View {
   const name = hash.replace(/^#\/?/, '').split('/')[0];
   return name === 'monitor' || name === 'about' ? name : 'chat';
-}
-
-function chatOf(hash: string): string | undefined {
-  const id = /^#\/chat\/(.+)$/.exec(hash)?.[1];
-  try {
-    return id === undefined ? undefined : decodeURIComponent(id);
-  } catch {
-    return undefined;
-  }
 }
 
 // The other views come when they are first looked at.
@@ -119,11 +110,11 @@ export function App() {
   const said = useSignal(announcement);
 
   useEffect(() => {
-    const id = chatOf(location.hash);
+    const id = chatInAddress();
     if (id !== undefined) void openChat(id);
     const moved = () => {
       setView(viewOf(location.hash));
-      const wanted = chatOf(location.hash);
+      const wanted = chatInAddress();
       if (wanted !== undefined && wanted !== current.get().id) void openChat(wanted);
     };
     addEventListener('hashchange', moved);
@@ -153,8 +144,8 @@ export function App() {
       }
       if (event.shiftKey && event.key.toLowerCase() === 'o') {
         event.preventDefault();
-        setView('chat');
         startChat();
+        go('chat');
       }
     };
     addEventListener('keydown', pressed);

@@ -115,9 +115,18 @@ export async function moreOfList(): Promise<void> {
 
 // ---- opening
 
+export function chatInAddress(): string | undefined {
+  const id = /^#\/chat\/(.+)$/.exec(location.hash)?.[1];
+  try {
+    return id === undefined ? undefined : decodeURIComponent(id);
+  } catch {
+    return undefined;
+  }
+}
+
 export function startChat(): void {
   current.set(freshChat());
-  history.replaceState(null, '', '#/chat');
+  if (/^(#\/chat.*)?$/.test(location.hash)) history.replaceState(null, '', '#/chat');
   touch();
 }
 
@@ -150,12 +159,26 @@ export async function openChat(id: string): Promise<void> {
       if (node.state === 'running') follow(chat, node);
     }
   } catch (error) {
+    if (error instanceof ApiError && error.status === 401) return; // afterKey() tries again
     complain(error, 'The chat could not be opened');
     if (current.get().id === id || current.get().id === undefined) startChat();
   }
 }
 
+// With another key there are other chats.
+export async function afterKey(): Promise<void> {
+  opened.clear();
+  serverKeepsChats.set(true);
+  await refreshList();
+  const id = chatInAddress();
+  if (id !== undefined) await openChat(id);
+  else startChat();
+}
+
 // ---- saving
+
+// While an answer grows; its events are on the server, this is for when that is gone, too.
+const kSaveEvery = 15_000;
 
 const saving = new Map<string, Promise<void>>();
 const timers = new Map<string, ReturnType<typeof setTimeout>>();
@@ -257,11 +280,15 @@ export function runningIn(chat: Chat): AnswerRun | undefined {
 
 function register(chat: Chat, node: Node, fresh: boolean): AnswerRun {
   let drawn = false;
+  let savedAt = Date.now();
   const run = new AnswerRun(
     node,
     (milestone) => {
       if (node.state !== 'running') ended(chat, node);
-      else if (milestone) void saveNow(chat);
+      else if (milestone || Date.now() - savedAt > kSaveEvery) {
+        savedAt = Date.now();
+        void saveNow(chat);
+      }
       // Many pieces may come within a frame.
       if (drawn || current.get() !== chat) return;
       drawn = true;

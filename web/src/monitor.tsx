@@ -34,7 +34,7 @@ function GroupPlot({ name, fields, columns, picture, span }: { name: string; fie
       media.removeEventListener('change', again);
       plot.current?.destroy();
     };
-  }, [key, theme]);
+  }, [key, theme, span]);
   const scale = (picture.samples[0]?.[0] ?? 0) > 1e11 ? 1000 : 1; // milliseconds
   const last = picture.samples.at(-1);
   const since = (last?.[0] ?? 0) / scale - span;
@@ -67,7 +67,7 @@ function plotsOf(picture: Picture): { name: string; fields: Field[]; columns: nu
   picture.fields.forEach((field, index) => {
     const key = `${field.group}\n${field.unit}`;
     const same = [...plots.values()].some((plot) => plot.name === field.group);
-    const plot = plots.get(key) ?? { name: same ? `${field.group} (${field.unit})` : field.group, fields: [], columns: [] };
+    const plot = plots.get(key) ?? { name: same ? `${field.group} (${field.unit === 'B' ? 'bytes' : field.unit})` : field.group, fields: [], columns: [] };
     plot.fields.push(field);
     plot.columns.push(index + 1);
     plots.set(key, plot);

@@ -50,8 +50,14 @@ export class Plot {
           y: { range: (_plot, least, most) => [Math.min(0, least ?? 0), most > 0 ? most * 1.1 : 1] },
         },
         axes: [
-          { ...axis, size: 24, space: 84, values: (_plot, values) => values.map((value) => clock(value * 1000)) },
-          { ...axis, size: inBytes ? 62 : 44, space: 28, values: (_plot, values) => values.map((value) => (inBytes ? bytes(value) : short(value))) },
+          { ...axis, size: 24, space: 84, values: (_plot, values) => values.map((value) => clock(value * 1000, this.span <= 600)) },
+          {
+            ...axis,
+            size: inBytes ? 62 : 44,
+            space: 28,
+            ...(inBytes ? { incrs: kBinary } : {}),
+            values: (_plot, values) => values.map((value) => (inBytes ? bytes(value) : short(value))),
+          },
         ],
         series: [
           {},
@@ -86,3 +92,4 @@ export class Plot {
 }
 
 const kHeight = 150;
+const kBinary = Array.from({ length: 50 }, (_, power) => 2 ** power);

@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { apiKey, prefer, preferences, setApiKey } from './preferences';
 import { forgetFacts, props, refreshFacts, status } from './api';
-import { changeSettings, current, place, refreshList, revision, say, serverKeepsChats, startChat } from './chats';
+import { afterKey, changeSettings, current, place, refreshList, revision, say, serverKeepsChats, startChat } from './chats';
 import { Action } from './message';
 import { useSignal } from './signal';
 
@@ -90,7 +90,7 @@ export function KeyForm({ onDone }: { onDone: () => void }) {
     setWrong(false);
     forgetFacts();
     await refreshFacts();
-    await refreshList();
+    await afterKey();
     say('The key is kept in this browser.');
     onDone();
   };

@@ -19,12 +19,14 @@ import {
   serverKeepsChats,
   startChat,
 } from './chats';
-import { dateAndTime, dayGroup } from './format';
+import { bytes, dateAndTime, dayGroup } from './format';
 import { Icon } from './icons';
 import { Action } from './message';
 import { preferences } from './preferences';
 import { useSignal } from './signal';
 import type { ChatHead } from './store';
+
+const kMostImport = 64 << 20;
 
 export function saveFile(name: string, value: unknown): void {
   const address = URL.createObjectURL(new Blob([JSON.stringify(value, null, 1)], { type: 'application/json' }));
@@ -140,6 +142,7 @@ export function Sidebar({ onOpen }: { onOpen: () => void }) {
     );
   const load = (file: File | undefined) => {
     if (!file) return;
+    if (file.size > kMostImport) return notice.set(`${file.name} is too large: at most ${bytes(kMostImport)} are imported at a time.`);
     void file
       .text()
       .then(importChats)
