@@ -174,6 +174,12 @@ Status Service::load_settings() {
   }
   auto made = make_defaults(options_, facts().default_sampling, shared_);
   if (!made) return fail(ErrorCode::invalid_argument, "{}", made.error().message);
+  const auto wrap_up = thinking_limit(1, false, true, made->thinking, tokenizer());
+  if (wrap_up && wrap_up->wrap_up.size() > kMaxWrapUp) {
+    return fail(ErrorCode::invalid_argument,
+                "thinking_wrap_up has {} tokens with the marks around it, at most {} are allowed",
+                wrap_up->wrap_up.size(), kMaxWrapUp);
+  }
   defaults_ = std::make_shared<const Defaults>(std::move(*made));
   return {};
 }

@@ -358,6 +358,24 @@ await any('sampling: DRY, banned strings, penalties and biases give the same wit
   assert.ok(texts.size >= 6, `only ${texts.size} texts: the fields change nothing`);
 });
 
+await any('sampling: log-probabilities of thinking, wrap-up and answer are those without drafts, streamed too', async () => {
+  const ask = { messages: user('What is 17 + 25? Think carefully.'), temperature: 0, max_tokens: 120, logprobs: true, top_logprobs: 2 };
+  for (const fields of [{}, { reasoning_budget_tokens: 16 }, { repetition_penalty: 1.2, reasoning_budget_tokens: 16 }]) {
+    const one = async (drafts, stream) => {
+      const answer = await real.post('/v1/chat/completions', { ...ask, ...fields, drafts, stream });
+      assert.equal(answer.status, 200, answer.text);
+      if (!stream) return answer.json.choices[0].logprobs.content;
+      return events(answer.text).filter((event) => event.data !== '[DONE]')
+        .flatMap((event) => JSON.parse(event.data).choices[0]?.logprobs?.content ?? []);
+    };
+    const without = await one('off', false);
+    assert.ok(without.length > 16, `${without.length}`);
+    for (const [drafts, stream] of [['off', true], [1, false], [15, false], [15, true]]) {
+      assert.deepEqual(await one(drafts, stream), without, `${JSON.stringify(fields)}, ${drafts} drafts, stream ${stream}`);
+    }
+  }
+});
+
 await any('sampling: the same fields in every dialect; wrong ones are named', async () => {
   const wrong = {
     dry_multiplier: -1, dry_base: 0.5, dry_allowed_length: 0, dry_penalty_last_n: -2,

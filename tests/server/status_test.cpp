@@ -332,6 +332,10 @@ TEST_F(StatusTest, BadDefaultsStopTheStart) {
   options.fields = {{"loop_guard", "never", "flag"}};
   EXPECT_THAT(Service::create(*engine_, options).error().message, HasSubstr("loop_guard"));
   options.fields = {};
+  options.thinking.wrap_up = std::string(3000, '?');
+  for (std::size_t i = 0; i < 3000; i += 2) options.thinking.wrap_up[i] = ' ';
+  EXPECT_THAT(Service::create(*engine_, options).error().message, HasSubstr("thinking_wrap_up"));
+  options.thinking = {};
   options.reasoning_effort = "huge";
   EXPECT_THAT(Service::create(*engine_, options).error().message, HasSubstr("huge"));
 }
