@@ -1,0 +1,259 @@
+"""Masks of constraints beside PyPI's llguidance, along documents that are valid under the schemas of
+tests/constrain/json_schema_cases.json, with the demo model's vocabulary.
+
+    masks.py [--schemas N] [--examples N]
+
+At each place both say which tokens may follow. Every difference is explained by a document: what one
+of them allows is written on to an end by that one, and PyPI's jsonschema judges the document. The run
+fails if Strata allows a token that llguidance does not and the document is not valid, or if it does
+not allow one whose document is valid, for a reason that is not in REASONS.
+"""
+
+import argparse
+import collections
+import json
+import os
+import pathlib
+import random
+import re
+import subprocess
+
+import jsonschema
+import llguidance
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = ROOT / os.environ.get("STRATA_BUILD", "build/release") / "constrain_masks"
+CASES = ROOT / "tests" / "constrain" / "json_schema_cases.json"
+TOKENIZER = ROOT / "tests" / "golden" / "demo-tokenizer" / "tokenizer.json"
+WHITE_SPACE = r"( |\n[ \t]{0,32})?"  # what json_schema.h says
+DOCUMENTS = 2  # of a schema
+EACH_PLACE = 2  # tokens that are explained, each way
+"""Why Strata does not allow a document that is valid; each is a decision of json_schema.h."""
+REASONS = ("property order", "a name twice", "white space", "a number's notation", "an escape")
+
+
+def vocabulary():
+    """The bytes of each token, b"" for added ones; the id of the end."""
+    tokenizer = json.loads(TOKENIZER.read_text())
+    alphabet = {}
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    for byte in range(256):
+        alphabet[chr(byte) if byte in plain else chr(256 + sum(b not in plain for b in range(byte)))] = byte
+    texts = {number: bytes(alphabet[c] for c in piece) for piece, number in tokenizer["model"]["vocab"].items()}
+    added = {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
+    size = max([*texts, *added.values()]) + 1
+    tokens = [texts.get(number, b"") for number in range(size)]
+    for number in added.values():
+        tokens[number] = b""
+    return tokens, added["<|im_end|>"]
+
+
+class Peer:
+    """What LLTokenizer wants of a tokenizer. Tokens without text must not look alike."""
+
+    def __init__(self, tokens, end):
+        self.eos_token_id, self.bos_token_id = end, None
+        self.tokens = [text or b"\xff<%d>" % number for number, text in enumerate(tokens)]
+        self.special_token_ids = [number for number, text in enumerate(tokens) if not text]
+
+    def __call__(self, text):
+        return pieces_of(text if isinstance(text, bytes) else text.encode())
+
+
+class Strata:
+    def __init__(self, tokens, end):
+        self.process = subprocess.Popen([PROGRAM], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+        self.write({"vocabulary": [text.hex() for text in tokens], "end": end})
+
+    def write(self, question):
+        self.process.stdin.write(json.dumps(question) + "\n")
+        self.process.stdin.flush()
+
+    def ask(self, **question):
+        self.write(question)
+        return json.loads(self.process.stdout.readline())
+
+
+def pieces(text, by_length, dice):
+    """The text in tokens, by chance long ones or short ones."""
+    ids = []
+    while text:
+        fits = [by_length[text[:n]] for n in range(1, 17) if text[:n] in by_length and len(text) >= n]
+        ids.append(fits[-1] if dice.random() < 0.7 else dice.choice(fits))
+        text = text[len(TOKENS[ids[-1]]):]
+    return ids
+
+
+def bits(words):
+    return [int(words[i:i + 16], 16) for i in range(0, len(words), 16)]
+
+
+def members(mask, number_of_tokens):
+    return {64 * w + b for w, word in enumerate(mask) for b in range(64)
+            if word >> b & 1 and 64 * w + b < number_of_tokens}
+
+
+class Guidance:
+    def __init__(self, tokenizer, schema):
+        grammar = llguidance.LLMatcher.grammar_from_json_schema(
+            json.dumps(schema) if isinstance(schema, dict) else json.dumps({"allOf": [schema]}),
+            defaults={"whitespace_pattern": WHITE_SPACE})
+        self.matcher = llguidance.LLMatcher(tokenizer, grammar, log_level=0)
+        self.error = self.matcher.get_error()
+
+    def mask(self):
+        raw = self.matcher.compute_bitmask()
+        return {8 * i + b for i, byte in enumerate(raw) for b in range(8) if byte >> b & 1}
+
+    def finish(self, ids, token):
+        """The text that begins so, up to an end; None if none was found."""
+        matcher = self.matcher.deep_copy()
+        if not matcher.consume_token(token):
+            return None
+        text = b"".join(TOKENS[i] for i in [*ids, token])
+        dice = random.Random(1)
+        for _ in range(400):
+            if matcher.is_accepting():
+                return text
+            raw = matcher.compute_bitmask()
+            allowed = [i for i, t in enumerate(TOKENS) if t and raw[i // 8] >> i % 8 & 1]
+            if not allowed:
+                return None
+            closing = [BY_TEXT[t] for t in (b'"', b"}", b"]", b"0") if BY_TEXT[t] in allowed]
+            chosen = closing[0] if closing and dice.randrange(4) else dice.choice(allowed)
+            if not matcher.consume_token(chosen):
+                return None
+            text += TOKENS[chosen]
+        return None
+
+
+def judge(schema, text):
+    """"valid", "invalid", "no JSON" or why there is no verdict."""
+    try:
+        value = json.loads(text.decode())
+    except (ValueError, RecursionError):
+        return "no JSON"
+    validator = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
+    checker = validator.FORMAT_CHECKER
+    try:
+        return "valid" if validator(schema, format_checker=checker).is_valid(value) else "invalid"
+    except re.error:
+        return "not judged, Python cannot read the pattern"
+
+
+def reason(strata, schema, text):
+    """Why Strata does not allow a valid document: what must be written otherwise so that it does."""
+    ids = pieces_of(text)
+    whole = strata.ask(schema=schema, ids=ids)
+    if whole.get("taken") == len(ids) and whole["ends"][-1]:
+        return "allowed in other tokens"
+    names = collections.Counter()
+
+    def members_of(pairs):
+        for name, _ in pairs:
+            names[name, id(pairs)] += 1
+        return dict(pairs)
+
+    value = json.loads(text.decode(), object_pairs_hook=members_of)
+    if any(count > 1 for count in names.values()):
+        return "a name twice"
+
+    def ordered(v, s):
+        if isinstance(v, dict):
+            known = list(s.get("properties", {})) if isinstance(s, dict) else []
+            keys = sorted(v, key=lambda k: known.index(k) if k in known else len(known))
+            sub = s.get("properties", {}) if isinstance(s, dict) else {}
+            return {k: ordered(v[k], sub.get(k, {})) for k in keys}
+        return [ordered(x, {}) for x in v] if isinstance(v, list) else v
+
+    def taken(v):
+        plain = pieces_of(json.dumps(v, separators=(",", ":"), ensure_ascii=False).encode())
+        answer = strata.ask(schema=schema, ids=plain)
+        return answer.get("taken") == len(plain) and answer["ends"][-1]
+
+    if taken(value):
+        if "\\" in text.decode():
+            return "an escape"
+        return "a number's notation" if re.search(rb"\d[.eE]|-0", text) else "white space"
+    if taken(ordered(value, schema)):
+        return "property order"
+    return "unexplained"
+
+
+def pieces_of(text):
+    return [BY_TEXT[bytes([byte])] for byte in text]
+
+
+def compare(strata, tokenizer, case, found, examples, limit, dice):
+    schema = case["schema"]
+    guidance = Guidance(tokenizer, schema)
+    ours = strata.ask(schema=schema, ids=[])
+    if "error" in ours or guidance.error:
+        who = ("both refuse" if "error" in ours and guidance.error else
+               "Strata refuses the schema" if "error" in ours else "llguidance refuses the schema")
+        found[who] += 1
+        examples[who].append((schema, (ours.get("error") or guidance.error).splitlines()[0][:160]))
+        return
+    found["schemas compared"] += 1
+    for document in case["valid"][:DOCUMENTS]:
+        text = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+        ids = pieces(text, BY_TEXT, dice)
+        answer = strata.ask(schema=schema, ids=ids)
+        guidance = Guidance(tokenizer, schema)
+        for place, words in enumerate(answer["masks"]):
+            mine, theirs = members(bits(words), len(TOKENS)), guidance.mask()
+            found["masks"] += 1
+            mine.discard(END), theirs.discard(END)
+            theirs = {i for i in theirs if i < len(TOKENS) and TOKENS[i]}
+            found["masks equal"] += mine == theirs
+            for token in dice.sample(sorted(mine - theirs), min(EACH_PLACE, len(mine - theirs))):
+                end = strata.ask(schema=schema, ids=ids[:place] + [token], finish=True)
+                written = bytes.fromhex(end["text"])
+                verdict = judge(schema, written) if end["whole"] else "no end found"
+                label = f"only Strata allows it; its document: {verdict}"
+                found[label] += 1
+                examples[label].append((schema, repr(TOKENS[token]) + " in " + written.decode(errors="replace")[:160]))
+            for token in dice.sample(sorted(theirs - mine), min(EACH_PLACE, len(theirs - mine))):
+                written = guidance.finish(ids[:place], token)
+                verdict = judge(schema, written) if written else "no end found"
+                if verdict == "valid":
+                    verdict = "valid, but for " + reason(strata, schema, written)
+                label = f"only llguidance allows it; its document: {verdict}"
+                found[label] += 1
+                examples[label].append((schema, repr(TOKENS[token]) + " in " + (written or b"").decode(errors="replace")[:160]))
+            if place == len(ids) or not guidance.matcher.consume_token(ids[place]):
+                break
+        else:
+            continue
+        if place < len(ids):
+            found["llguidance refuses the rest of a valid document"] += 1
+
+
+def main():
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--schemas", type=int, default=1000)
+    arguments.add_argument("--examples", type=int, default=0)
+    given = arguments.parse_args()
+    tokenizer = llguidance.LLTokenizer(llguidance.TokenizerWrapper(Peer(TOKENS, END)))
+    strata, dice = Strata(TOKENS, END), random.Random(1)
+    found, examples = collections.Counter(), collections.defaultdict(list)
+    cases = json.loads(CASES.read_text())[:given.schemas]
+    for case in cases:
+        compare(strata, tokenizer, case, found, examples, given.examples, dice)
+    for label, count in sorted(found.items()):
+        print(f"{count:7}  {label}")
+        for schema, text in examples[label][:given.examples]:
+            print(f"           {json.dumps(schema)[:200]}\n             {text}")
+    wrong = [label for label in found
+             if label.startswith("only Strata") and not label.endswith(("valid", "no end found"))
+             or label.endswith(("only Strata allows it; its document: invalid", "unexplained"))]
+    if wrong:
+        raise SystemExit(f"masks: {len(wrong)} kinds of differences that must not be: {wrong}")
+
+
+TOKENS, END = vocabulary()
+BY_TEXT = {text: number for number, text in enumerate(TOKENS) if text}
+
+if __name__ == "__main__":
+    main()
