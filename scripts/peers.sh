@@ -22,6 +22,7 @@ case "${1:-}" in
     echo npm-gguf
     echo npm-regex
     echo npm-formats
+    echo masks
     if [[ "${2:-0}" == 1 ]]; then
       echo tokenizers-all
       echo tokenizers-speed
@@ -43,6 +44,7 @@ case "${1:-}" in
   npm-gguf) exec node tests/peers/gguf_equality.mjs ;;
   npm-regex) exec node tests/peers/regex_equality.mjs ;;
   npm-formats) exec node tests/peers/format_equality.mjs ;;
+  masks) exec "$python" tests/peers/masks.py ;;
   *)
     echo "peers: unknown test '${1:-}'; see: scripts/peers.sh --list 1" >&2
     exit 2
