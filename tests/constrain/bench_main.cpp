@@ -1,11 +1,11 @@
 // How long constraints take: compiling, and masks along random answers.
 //
-//   constrain_bench [--vocabulary FILE] [--size N] [--rows N] [--no-cache] GRAMMAR.gbnf ...
+//   constrain_bench [--tokenizer FILE] [--size N] [--rows N] [--no-cache] [GRAMMAR.gbnf ...]
 //
-// FILE has a JSON array of texts, empty for special tokens; without it N invented pieces are used
-// (pieces.h). Each grammar is compiled, then random answers are written, each token chosen among
-// those that the mask allows, until N rows had a mask. Prints percentiles. --no-cache makes every
-// mask anew, as the first answer under a constraint does.
+// The vocabulary is that of a tokenizer.json; without one N invented pieces are used (pieces.h).
+// Each grammar, or each of kGrammars, is compiled, then random answers are written, each token
+// chosen among those that the mask allows, until N rows had a mask. Prints percentiles of the
+// thread's own time. --no-cache makes every mask anew, as the first answer under a constraint does.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,6 +18,7 @@
 #include "constrain/gbnf.h"
 #include "constrain/matcher.h"
 #include "tests/constrain/pieces.h"
+#include "tokenizer/byte_alphabet.h"
 
 namespace strata::constrain {
 namespace {
@@ -47,30 +48,65 @@ std::string read(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-std::vector<std::string> read_vocabulary(const std::string& path) {
+// Texts of the tokens by id; added ones have none.
+Result<std::vector<std::string>> read_tokenizer(const std::string& path) {
+  STRATA_ASSIGN(const boost::json::value json, parse_json(read(path), path));
   std::vector<std::string> texts;
-  const auto json = parse_json(read(path), "the vocabulary");
-  if (!json || !json->is_array()) return texts;
-  for (const auto& text : json->get_array()) {
-    // One character a byte.
-    std::string bytes;
-    const std::string_view utf8 = text.is_string() ? std::string_view(text.get_string()) : "";
-    for (std::size_t i = 0; i < utf8.size(); ++i) {
-      const auto c = static_cast<unsigned char>(utf8[i]);
-      if (c < 0x80 || i + 1 == utf8.size())
-        bytes += utf8[i];
-      else
-        bytes +=
-            static_cast<char>(((c & 3U) << 6U) | (static_cast<unsigned char>(utf8[++i]) & 0x3FU));
-    }
-    texts.push_back(bytes);
+  const auto at = [&](std::int64_t id) -> std::string& {
+    if (texts.size() <= static_cast<std::size_t>(id))
+      texts.resize(static_cast<std::size_t>(id) + 1);
+    return texts[static_cast<std::size_t>(id)];
+  };
+  for (const auto& [piece, id] : json.at("model").at("vocab").as_object()) {
+    STRATA_ASSIGN(at(id.as_int64()), bytes_of_printable(piece));
   }
+  for (const auto& token : json.at("added_tokens").as_array())
+    at(token.at("id").as_int64()).clear();
   return texts;
 }
 
-void measure(const std::string& path, const std::shared_ptr<const Vocabulary>& vocabulary,
-             TokenId end, std::size_t rows, const CompileLimits& limits) {
-  const std::string text = read(path);
+struct Sample {
+  std::string_view name, grammar;
+};
+const Sample kGrammars[] = {
+    {"free text up to a token", "root ::= !<[257]>* <[257]> \"x\""},
+    {"any JSON object", "root ::= %object"},
+    {"llama.cpp's JSON grammar",
+     R"g(root ::= object
+value ::= object | array | string | number | "true" | "false" | "null"
+object ::= "{" ws (string ":" ws value ("," ws string ":" ws value)*)? "}"
+array ::= "[" ws (value ("," ws value)*)? "]"
+string ::= "\"" ([^"\\\x7F\x00-\x1F] | "\\" (["\\bfnrt/] | "u" [0-9a-fA-F]{4}))* "\""
+number ::= "-"? ([0-9] | [1-9] [0-9]{0,15}) ("." [0-9]+)? ([eE] [-+]? [0-9] [1-9]{0,15})?
+ws ::= | " " | "\n" [ \t]{0,20})g"},
+    {"a person's record",
+     R"g(root ::= %json {"type":"object","properties":{"name":{"type":"string","maxLength":100},
+"age":{"type":"integer","minimum":0,"maximum":150},"email":{"type":"string","format":"email"},
+"tags":{"type":"array","items":{"type":"string"},"maxItems":10},"address":{"type":"object",
+"properties":{"street":{"type":"string"},"city":{"type":"string"},"zip":{"type":"string",
+"pattern":"^[0-9]{5}$"}},"required":["street","city"],"additionalProperties":false},
+"status":{"enum":["active","inactive","pending"]},"created":{"type":"string","format":"date-time"},
+"score":{"type":"number"}},"required":["name","age","email"],"additionalProperties":false})g"},
+    {"a tree of objects",
+     R"g(root ::= %json {"type":"object","properties":{"a":{"type":"string"},"b":{"$ref":"#"},
+"c":{"type":"array","items":{"$ref":"#"}}},"required":["a"]})g"},
+    {"a call with fields",
+     R"g(root ::= "<tool_call>\n<function=write>\n" %fields "<parameter=" ">\n" "\n</parameter>\n"
+{"type":"object","properties":{"path":{"type":"string"},"content":{"type":"string"},
+"mode":{"type":"integer"}},"required":["path","content"]} "</function>\n</tool_call>")g"},
+    {"a string of up to 500 characters", R"g(root ::= %json {"type":"string","maxLength":500})g"},
+    {"a string of up to 5,000", R"g(root ::= %json {"type":"string","maxLength":5000})g"},
+    {"a string that contains a word", R"g(root ::= %json {"type":"string","pattern":"foo"})g"},
+    {"statements of names and numbers", R"g(root ::= (name " "? [=+*-] " "? (name | [0-9]+) ";\n")*
+name ::= [a-zA-Z_][a-zA-Z0-9_]*)g"},
+    {"lists in brackets", R"g(root ::= "(" ws atom* ")"
+atom ::= root ws | [a-z]+ " "+ | "\"" [^"]* "\"" ws
+ws ::= [ \n]*)g"},
+};
+
+void measure(std::string_view path, std::string_view text,
+             const std::shared_ptr<const Vocabulary>& vocabulary, TokenId end, std::size_t rows,
+             const CompileLimits& limits) {
   const auto start = now();
   const auto grammar = parse_gbnf(text, nullptr);
   if (!grammar) return fmt::print("{}: {}\n", path, grammar.error().message);
@@ -127,14 +163,20 @@ int run(int argc, char** argv) {
       size = std::stoul(argv[++i]);
     else if (argument == "--rows" && i + 1 < argc)
       rows = std::stoul(argv[++i]);
-    else if (argument == "--vocabulary" && i + 1 < argc)
+    else if (argument == "--tokenizer" && i + 1 < argc)
       file = argv[++i];
     else if (argument == "--no-cache")
       limits.mask_cache_bytes = 0;
     else
       grammars.push_back(argument);
   }
-  std::vector<std::string> texts = file.empty() ? Pieces::make(size - 1) : read_vocabulary(file);
+  auto known = file.empty() ? Result<std::vector<std::string>>(Pieces::make(size - 1))
+                            : read_tokenizer(file);
+  if (!known) {
+    fmt::print("{}\n", known.error().message);
+    return 1;
+  }
+  std::vector<std::string> texts = std::move(*known);
   const auto end = static_cast<TokenId>(texts.size());
   texts.emplace_back();
   const auto start = now();
@@ -144,7 +186,10 @@ int run(int argc, char** argv) {
     return 1;
   }
   fmt::print("vocabulary of {} tokens: {:.0f} ms\n", (*vocabulary)->size(), since(start) / 1e3);
-  for (const std::string& grammar : grammars) measure(grammar, *vocabulary, end, rows, limits);
+  for (const std::string& path : grammars)
+    measure(path, read(path), *vocabulary, end, rows, limits);
+  if (!grammars.empty()) return 0;
+  for (const Sample& it : kGrammars) measure(it.name, it.grammar, *vocabulary, end, rows, limits);
   return 0;
 }
 
