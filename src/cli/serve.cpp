@@ -169,6 +169,7 @@ server::ServiceOptions service_options(const Config& config) {
   options.encoder.replies = static_cast<std::size_t>(config.number("encoder_replies"));
   options.encoder_source = config.at("encoder_replies").source;
   options.aliases = config.list("aliases");
+  options.slot_save_path = config.text("slot_save_path");
   for (const char* key : {"drafts", "draft_source", "draft_vocabulary", "cache_ram", "cache_dir",
                           "cache_disk", "parallel", "trace", "chats_db"})
     options.engine_settings.push_back({key, config.at(key).value, config.at(key).source});

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstring>
 #include <new>
+#include <random>
 
 #include "base/checked.h"
 
@@ -23,7 +24,7 @@ constexpr std::string_view kTemporaryEnd = ".tmp";
 struct Header {
   char magic[8];
   std::uint32_t version;
-  std::uint32_t kind;  // 1 point, 2 page
+  std::uint32_t kind;  // 1 point, 2 page, 3 whole conversation
   std::uint64_t model;
   std::uint64_t page_bytes;
   std::uint64_t state_bytes;
@@ -32,7 +33,8 @@ struct Header {
   std::uint64_t body_bytes;  // all that follows
   Hash128 outline;           // of the page ids and the tokens; of a page: 0
   Hash128 content;           // of the rest: the last page's cells and the states, or the page
-  std::uint64_t reserved[4];
+  std::uint32_t before;      // of a whole conversation: tokens of its second point, or 0
+  std::uint32_t reserved[7];
   std::uint64_t hash;  // of all bytes before
 };
 static_assert(sizeof(Header) == kConversationHeaderBytes);
@@ -43,16 +45,18 @@ std::span<const std::byte> bytes_of(const std::vector<T>& values) {
   return std::as_bytes(std::span(values));
 }
 
+constexpr std::uint32_t kPoint = 1, kPage = 2, kWhole = 3;
+
 std::uint32_t number_of(ConversationFile kind) {
-  return kind == ConversationFile::point ? 1 : 2;
+  return kind == ConversationFile::point ? kPoint : kPage;
 }
 
-Header make_header(ConversationFile kind, const ConversationShape& shape, std::size_t tokens,
+Header make_header(std::uint32_t kind, const ConversationShape& shape, std::size_t tokens,
                    std::uint64_t body_bytes) {
   Header header{};
   std::memcpy(header.magic, kMagic.data(), kMagic.size());
   header.version = kConversationVersion;
-  header.kind = number_of(kind);
+  header.kind = kind;
   header.model = shape.model;
   header.page_bytes = shape.page_bytes;
   header.state_bytes = shape.state_bytes;
@@ -78,9 +82,13 @@ std::uint64_t tail_bytes(const ConversationShape& shape, std::size_t tokens) {
 }
 
 // No product of the limits leaves 64 bits.
-std::uint64_t body_bytes(ConversationFile kind, const ConversationShape& shape,
-                         std::size_t tokens) {
-  if (kind == ConversationFile::page) return shape.page_bytes;
+std::uint64_t body_bytes(std::uint32_t kind, const ConversationShape& shape, std::size_t tokens,
+                         bool before = false) {
+  if (kind == kPage) return shape.page_bytes;
+  if (kind == kWhole) {
+    return tokens * sizeof(TokenId) + shape.pages(tokens) * shape.page_bytes +
+           (before ? 2 : 1) * shape.state_bytes;
+  }
   return outline_bytes(shape, tokens) + tail_bytes(shape, tokens) + shape.state_bytes;
 }
 
@@ -95,8 +103,7 @@ tl::unexpected<Error> damaged(const std::string& path, std::string_view what) {
 }
 
 // What the header says of itself, before anything is allocated by it.
-Result<ConversationShape> check_header(const Header& header, ConversationFile kind,
-                                       const File& file) {
+Result<ConversationShape> check_header(const Header& header, std::uint32_t kind, const File& file) {
   const auto bytes = std::as_bytes(std::span(&header, 1));
   // Other versions keep magic, version and the place of the hash.
   if (header.hash != hash64(bytes.first(kHashedHeader)))
@@ -105,15 +112,15 @@ Result<ConversationShape> check_header(const Header& header, ConversationFile ki
     return fail(ErrorCode::unsupported, "'{}' has version {}, and this program writes version {}",
                 file.path(), header.version, kConversationVersion);
   }
-  if (header.kind != number_of(kind))
-    return damaged(file.path(), "it is of another kind than its name says");
+  if (header.kind != kind) return damaged(file.path(), "it is of another kind than its place says");
   const ConversationShape shape{header.model, header.page_tokens, header.page_bytes,
                                 header.state_bytes};
-  const bool page = kind == ConversationFile::page;
+  const bool page = kind == kPage;
   if (!validate(shape) || header.tokens == 0 || header.tokens > kMaxPointTokens ||
-      (page && header.tokens != header.page_tokens))
+      (page && header.tokens != header.page_tokens) || header.before >= header.tokens ||
+      (kind != kWhole && header.before != 0))
     return damaged(file.path(), "its header has impossible sizes");
-  const std::uint64_t body = body_bytes(kind, shape, header.tokens);
+  const std::uint64_t body = body_bytes(kind, shape, header.tokens, header.before > 0);
   if (header.body_bytes != body || file.size() != kConversationHeaderBytes + body) {
     return fail(ErrorCode::corrupt, "'{}' is damaged: it has {} bytes in place of {}", file.path(),
                 file.size(), kConversationHeaderBytes + body);
@@ -121,18 +128,22 @@ Result<ConversationShape> check_header(const Header& header, ConversationFile ki
   return shape;
 }
 
-Result<OpenFile> open_checked(FileSystem& files, const std::string& folder,
-                              const ConversationName& name) {
+Result<OpenFile> open_checked(FileSystem& files, const std::string& path, std::uint32_t kind) {
   OpenFile opened{};
-  STRATA_ASSIGN(opened.file, files.open_private(folder + "/" + file_name(name.kind, name.id)));
+  STRATA_ASSIGN(opened.file, files.open_private(path));
   const File& file = *opened.file;
   const bool whole = file.size() >= kConversationHeaderBytes;
   if (whole) STRATA_TRY(file.read_exact(0, std::as_writable_bytes(std::span(&opened.header, 1))));
   if (std::string_view(opened.header.magic, kMagic.size()) != kMagic)
     return fail(ErrorCode::io, "'{}' is not used: it does not begin as a saved conversation",
                 file.path());
-  STRATA_ASSIGN(opened.shape, check_header(opened.header, name.kind, file));
+  STRATA_ASSIGN(opened.shape, check_header(opened.header, kind, file));
   return opened;
+}
+
+Result<OpenFile> open_checked(FileSystem& files, const std::string& folder,
+                              const ConversationName& name) {
+  return open_checked(files, folder + "/" + file_name(name.kind, name.id), number_of(name.kind));
 }
 
 tl::unexpected<Error> other_shape(const std::string& path) {
@@ -217,7 +228,7 @@ Hash128 page_id(const ConversationShape& shape, std::span<const std::byte> page)
 }
 
 std::uint64_t point_file_bytes(const ConversationShape& shape, std::size_t tokens) {
-  return kConversationHeaderBytes + body_bytes(ConversationFile::point, shape, tokens);
+  return kConversationHeaderBytes + body_bytes(kPoint, shape, tokens);
 }
 
 std::uint64_t page_file_bytes(const ConversationShape& shape) {
@@ -226,7 +237,7 @@ std::uint64_t page_file_bytes(const ConversationShape& shape) {
 
 Status write_page(OutputFile& out, const ConversationShape& shape, std::span<const std::byte> page,
                   const Hash128& id) {
-  Header header = make_header(ConversationFile::page, shape, shape.page_tokens, page.size());
+  Header header = make_header(kPage, shape, shape.page_tokens, page.size());
   header.content = id;
   STRATA_TRY(write_header(out, header));
   return out.write(page);
@@ -235,8 +246,7 @@ Status write_page(OutputFile& out, const ConversationShape& shape, std::span<con
 Status write_point(OutputFile& out, const ConversationShape& shape, const SavedPoint& point,
                    std::span<const Hash128> page_ids) {
   const std::size_t tokens = point.tokens.size();
-  Header header = make_header(ConversationFile::point, shape, tokens,
-                              body_bytes(ConversationFile::point, shape, tokens));
+  Header header = make_header(kPoint, shape, tokens, body_bytes(kPoint, shape, tokens));
   std::span<const std::byte> tail;
   if (tail_bytes(shape, tokens) > 0) tail = {point.pages.back().get(), shape.page_bytes};
   Hasher outline, content;
@@ -313,6 +323,137 @@ Result<PageBytes> read_page(FileSystem& files, const std::string& folder, const 
 } catch (const std::bad_alloc&) {
   return fail(ErrorCode::exhausted, "no memory for a page of {} bytes of a saved conversation",
               shape.page_bytes);
+}
+
+// Whole conversations ---------------------------------------------------------------------------
+
+namespace {
+
+// What stands under the name may be replaced: nothing, or one of these.
+Status check_replaceable(FileSystem& files, const std::string& path) {
+  const auto found = files.examine(path);
+  if (!found && found.error().code == ErrorCode::not_found) return {};
+  STRATA_TRY(found);
+  const auto file = found->kind == FileStatus::Kind::file ? files.open_private(path)
+                                                          : Result<std::unique_ptr<File>>();
+  std::array<char, kMagic.size()> magic{};
+  if (file && *file) (void)(*file)->read_at(0, std::as_writable_bytes(std::span(magic)));
+  if (std::string_view(magic.data(), magic.size()) == kMagic) return {};
+  return fail(ErrorCode::invalid_argument,
+              "'{}' is not replaced: what has this name is no saved conversation", path);
+}
+
+Status write_body(OutputFile& out, const ConversationShape& shape,
+                  const WholeConversation& conversation) {
+  const SavedPoint& end = conversation.end;
+  const std::size_t tokens = end.tokens.size();
+  const bool two = conversation.before_tokens > 0;
+  Header header = make_header(kWhole, shape, tokens, body_bytes(kWhole, shape, tokens, two));
+  header.before = conversation.before_tokens;
+  Hasher outline, content;
+  outline.add(bytes_of(end.tokens));
+  header.outline = outline.digest128();
+  const auto each = [&](const auto& function) -> Status {
+    for (const PageBytes& page : end.pages)
+      STRATA_TRY(function(std::span<const std::byte>(page.get(), shape.page_bytes)));
+    STRATA_TRY(function(std::span<const std::byte>(*end.state)));
+    if (two) STRATA_TRY(function(std::span<const std::byte>(*conversation.before_state)));
+    return {};
+  };
+  STRATA_TRY(each([&](std::span<const std::byte> bytes) -> Status {
+    content.add(bytes);
+    return {};
+  }));
+  header.content = content.digest128();
+  STRATA_TRY(write_header(out, header));
+  STRATA_TRY(out.write(bytes_of(end.tokens)));
+  STRATA_TRY(each([&](std::span<const std::byte> bytes) { return out.write(bytes); }));
+  return out.finish();
+}
+
+}  // namespace
+
+Result<std::uint64_t> write_whole(FileSystem& files, const std::string& folder,
+                                  const std::string& name, const ConversationShape& shape,
+                                  const WholeConversation& conversation) {
+  const SavedPoint& end = conversation.end;
+  const auto fits = [&](const std::shared_ptr<const Bytes>& state) {
+    return state && state->size() == shape.state_bytes;
+  };
+  if (!validate(shape) || end.tokens.empty() || end.tokens.size() > kMaxPointTokens ||
+      end.pages.size() != shape.pages(end.tokens.size()) || !fits(end.state) ||
+      conversation.before_tokens >= end.tokens.size() ||
+      (conversation.before_tokens > 0 && !fits(conversation.before_state))) {
+    return fail(ErrorCode::internal, "a conversation of {} tokens is not whole", end.tokens.size());
+  }
+  STRATA_TRY(files.make_private_folder(folder));
+  const std::string path = folder + "/" + name;
+  STRATA_TRY(check_replaceable(files, path));
+  std::random_device random;
+  const std::string temporary =
+      folder + "/" + temporary_name(std::uint64_t{random()} << 32 | random());
+  STRATA_ASSIGN(auto out, files.create_private(temporary));
+  Status status = write_body(*out, shape, conversation);
+  out.reset();
+  if (status) status = files.replace(temporary, path);
+  if (!status) {
+    (void)files.remove(temporary);
+    return tl::unexpected<Error>(status.error());
+  }
+  STRATA_TRY(files.flush_folder(folder));
+  return kConversationHeaderBytes +
+         body_bytes(kWhole, shape, end.tokens.size(), conversation.before_tokens > 0);
+}
+
+Result<ReadConversation> read_whole(FileSystem& files, const std::string& path,
+                                    const ConversationShape& shape, const WholeLimits& limits) try {
+  STRATA_ASSIGN(const OpenFile opened, open_checked(files, path, kWhole));
+  const File& file = *opened.file;
+  const Header& header = opened.header;
+  if (opened.shape != shape) return other_shape(path);
+  if (header.tokens > limits.tokens) {
+    return fail(ErrorCode::exhausted, "'{}' holds {} tokens, and the context has {}", path,
+                header.tokens, limits.tokens);
+  }
+  if (file.size() > limits.bytes) {
+    return fail(ErrorCode::exhausted,
+                "'{}' needs {} bytes of memory, and conversations may take {} (cache_ram)", path,
+                file.size(), limits.bytes);
+  }
+  ReadConversation read{{}, file.size()};
+  SavedPoint& end = read.conversation.end;
+  end.tokens.resize(header.tokens);
+  std::uint64_t place = kConversationHeaderBytes;
+  Hasher outline, content;
+  const auto next = [&](std::span<std::byte> bytes, Hasher& hasher) -> Status {
+    STRATA_TRY(file.read_exact(place, bytes));
+    place += bytes.size();
+    hasher.add(bytes);
+    return {};
+  };
+  STRATA_TRY(next(std::as_writable_bytes(std::span(end.tokens)), outline));
+  if (outline.digest128() != header.outline)
+    return damaged(path, "the hash of its tokens is wrong");
+  for (std::size_t i = 0; i < shape.pages(header.tokens); ++i) {
+    const auto page = std::make_shared_for_overwrite<std::byte[]>(shape.page_bytes);
+    STRATA_TRY(next({page.get(), shape.page_bytes}, content));
+    end.pages.push_back(page);
+  }
+  const auto state = [&]() -> Result<std::shared_ptr<const Bytes>> {
+    auto bytes = std::make_shared<Bytes>(shape.state_bytes);
+    STRATA_TRY(next(*bytes, content));
+    return bytes;
+  };
+  STRATA_ASSIGN(end.state, state());
+  if (header.before > 0) {
+    STRATA_ASSIGN(read.conversation.before_state, state());
+  }
+  read.conversation.before_tokens = header.before;
+  if (content.digest128() != header.content)
+    return damaged(path, "the hash of its content is wrong");
+  return read;
+} catch (const std::bad_alloc&) {
+  return fail(ErrorCode::exhausted, "no memory for a saved conversation");
 }
 
 Status remove_own_file(FileSystem& files, const std::string& folder, const ConversationName& name) {

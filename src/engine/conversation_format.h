@@ -64,6 +64,15 @@ inline constexpr std::uint32_t kMaxPageTokens = 1u << 16;
 inline constexpr std::uint64_t kMaxPageBytes = 1ull << 30;
 inline constexpr std::uint64_t kMaxStateBytes = 1ull << 32;
 
+// A conversation in one file, under a name that somebody chose: its end, and perhaps the point
+// before the last answer, which clients do not always send back as it was.
+struct WholeConversation {
+  SavedPoint end;
+  // The first `before_tokens` of it, whose pages are the end's.
+  std::uint32_t before_tokens = 0;  // 0: none
+  std::shared_ptr<const Bytes> before_state;
+};
+
 // A file's name in the folder: 32 hexadecimal digits, then what it is.
 enum class ConversationFile { point, page };
 std::string file_name(ConversationFile kind, const Hash128& id);
@@ -107,6 +116,23 @@ Result<SavedPoint> read_point(FileSystem& files, const std::string& folder, cons
                               std::span<const Hash128> page_ids);
 Result<PageBytes> read_page(FileSystem& files, const std::string& folder, const Hash128& id,
                             const ConversationShape& shape);
+
+// A whole conversation, in the place of one that stands there; anything else under that name is
+// `invalid_argument` and stays. The bytes of the file.
+Result<std::uint64_t> write_whole(FileSystem& files, const std::string& folder,
+                                  const std::string& name, const ConversationShape& shape,
+                                  const WholeConversation& conversation);
+struct WholeLimits {
+  std::uint32_t tokens = kMaxPointTokens;
+  std::uint64_t bytes = UINT64_MAX;  // of the file
+};
+// More than the limits is `exhausted`, before anything is allocated.
+struct ReadConversation {
+  WholeConversation conversation;
+  std::uint64_t bytes = 0;
+};
+Result<ReadConversation> read_whole(FileSystem& files, const std::string& path,
+                                    const ConversationShape& shape, const WholeLimits& limits);
 
 // Removes a file that this program wrote; `invalid_argument` for anything else under that name.
 Status remove_own_file(FileSystem& files, const std::string& folder, const ConversationName& name);

@@ -12,15 +12,18 @@ bool begins_with(std::span<const TokenId> tokens, std::span<const TokenId> begin
 
 }  // namespace
 
-ConversationStore::Checkpoint* ConversationStore::find(std::span<const TokenId> prompt) const {
+ConversationStore::Checkpoint* ConversationStore::find_whole(
+    std::span<const TokenId> tokens) const {
   Checkpoint* best = nullptr;
   for (const auto& checkpoint : all_) {
-    const auto tokens = checkpoint->tokens();
-    if (tokens.size() >= prompt.size() || (best && tokens.size() <= best->tokens().size()))
-      continue;
-    if (begins_with(prompt, tokens)) best = checkpoint.get();
+    if (best && checkpoint->tokens().size() <= best->tokens().size()) continue;
+    if (begins_with(tokens, checkpoint->tokens())) best = checkpoint.get();
   }
   return best;
+}
+
+ConversationStore::Checkpoint* ConversationStore::find(std::span<const TokenId> prompt) const {
+  return prompt.empty() ? nullptr : find_whole(prompt.first(prompt.size() - 1));
 }
 
 std::uint32_t ConversationStore::longest(std::span<const TokenId> prompt) const {
@@ -174,12 +177,30 @@ bool ConversationStore::save_some(std::size_t most) {
   return some;
 }
 
-std::size_t ConversationStore::forget(std::span<const TokenId> beginning) {
-  std::vector<Checkpoint*> dropped;
-  for (const auto& checkpoint : all_)
-    if (begins_with(checkpoint->tokens(), beginning)) dropped.push_back(checkpoint.get());
-  for (Checkpoint* checkpoint : dropped) remove(*checkpoint);
-  return dropped.size();
+Result<std::vector<SavedSequence>> ConversationStore::copy(Forward& forward,
+                                                           std::span<const TokenId> tokens) {
+  std::vector<SavedSequence> copies;
+  Checkpoint* next = find_whole(tokens);
+  for (; next && copies.size() < 2; next = next->parent) {
+    uncount(*next);
+    auto saved = forward.save(next->sequence);
+    count(*next);
+    if (!saved) return tl::unexpected<Error>(std::move(saved).error());
+    copies.push_back(std::move(*saved));
+  }
+  return copies;
+}
+
+std::vector<std::vector<TokenId>> ConversationStore::forget(std::span<const TokenId> tokens) {
+  std::vector<std::vector<TokenId>> forgotten;
+  Checkpoint* next = find_whole(tokens);
+  while (next && next->children == 0) {
+    Checkpoint& last = *next;
+    next = last.parent;
+    forgotten.emplace_back(last.tokens().begin(), last.tokens().end());
+    remove(last);
+  }
+  return forgotten;
 }
 
 }  // namespace strata

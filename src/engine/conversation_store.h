@@ -45,8 +45,12 @@ class ConversationStore {
   std::uint64_t free(std::uint64_t bytes);
   // Saves at most `most` of them. False when there was none.
   bool save_some(std::size_t most);
-  // Drops those whose tokens begin with these; how many.
-  std::size_t forget(std::span<const TokenId> beginning);
+  // Copies what it has of a conversation: the longest checkpoint that these tokens begin with, and
+  // the one which that goes on from. None: it has nothing of it.
+  Result<std::vector<SavedSequence>> copy(Forward& forward, std::span<const TokenId> tokens);
+  // Drops a conversation: the longest checkpoint that these tokens begin with, and those before it,
+  // up to one that another goes on from. Their tokens, the longest first.
+  std::vector<std::vector<TokenId>> forget(std::span<const TokenId> tokens);
 
   std::uint64_t bytes() const { return bytes_; }
   std::uint64_t limit() const { return limit_; }
@@ -67,7 +71,8 @@ class ConversationStore {
 
     std::span<const TokenId> tokens() const { return sequence.history(); }
   };
-  Checkpoint* find(std::span<const TokenId> prompt) const;
+  Checkpoint* find(std::span<const TokenId> prompt) const;  // leaves one token at least
+  Checkpoint* find_whole(std::span<const TokenId> tokens) const;
   void link(Checkpoint& added);
   void count(Checkpoint& checkpoint);
   void uncount(Checkpoint& checkpoint);

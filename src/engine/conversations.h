@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 
+#include "base/serial_worker.h"
 #include "engine/conversation_files.h"
 #include "engine/conversation_store.h"
 #include "engine/engine.h"
@@ -37,6 +38,12 @@ class Conversations {
   void keep(Sequence sequence, bool saved = false);
   // Drops the least useful ones in memory until `bytes` are free; what it could free.
   std::uint64_t free(std::uint64_t bytes) { return store_.free(bytes); }
+  // As Engine::conversation. Files are written and read on a thread of their own; `post` brings a
+  // function back to this one.
+  using Post = std::function<void(std::function<void()>)>;
+  void handle(ConversationTask task, const Post& post, ConversationDone done);
+  void finish_files() { clerk_.stop(); }  // what handle() has begun is with `post`
+
   // Nothing runs: something that only memory has goes to the disk. False when there was nothing.
   bool save_some();
 
@@ -44,11 +51,17 @@ class Conversations {
 
  private:
   void save(Sequence& sequence);
+  void save_whole(ConversationTask task, ConversationDone done);
+  void restore_whole(const ConversationTask& task, const Post& post, ConversationDone done);
+  Result<ConversationResult> take_in(ReadConversation read);
+  void forget(ConversationTask task, ConversationDone done);
 
   Forward& forward_;
   CacheOptions options_;
+  ConversationShape shape_;
   ConversationStore store_;
   std::unique_ptr<ConversationFiles> files_;  // null: no disk
+  SerialWorker clerk_;                        // last: its work uses the files
 };
 
 }  // namespace strata

@@ -269,6 +269,19 @@ struct EngineCounters {
   std::uint64_t reserved_bytes = 0;  // of running requests
 };
 
+// A conversation that was read, to be written to a file of its own, read back, or forgotten.
+struct ConversationTask {
+  enum class Kind : std::uint8_t { save, restore, erase };
+  Kind kind = Kind::save;
+  std::vector<TokenId> tokens;  // to save or forget: what was read and written so far
+  std::string path;             // of the file, but to forget
+};
+struct ConversationResult {
+  std::vector<TokenId> tokens;  // that were saved, stand ready, or were forgotten
+  std::uint64_t bytes = 0;      // of the file
+};
+using ConversationDone = std::function<void(Result<ConversationResult>)>;
+
 class Engine {
  public:
   static Result<std::unique_ptr<Engine>> open(FileSystem& files, const EngineOptions& options);
@@ -279,6 +292,15 @@ class Engine {
   virtual Result<RequestId> submit(Request request, std::shared_ptr<Listener> listener) = 0;
   // Takes effect within one window; unknown and finished ids are ignored.
   virtual void cancel(RequestId id) = 0;
+  // Calls `done` once, perhaps from another thread and perhaps before this returns. Requests go on
+  // meanwhile. A file is either what was saved by a program of this model, or an error, and then
+  // nothing has changed; one that stands there is replaced if it is a saved conversation, once the
+  // new one is whole. What was restored serves the next prompt that begins with it. Forgetting
+  // leaves the beginnings that other conversations go on from.
+  virtual void conversation(ConversationTask task, ConversationDone done) {
+    (void)task;
+    done(fail(ErrorCode::unsupported, "this engine keeps no conversations"));
+  }
 
   virtual const EngineFacts& facts() const = 0;
   virtual EngineCounters counters() const = 0;

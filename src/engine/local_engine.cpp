@@ -117,6 +117,44 @@ void LocalEngine::cancel(RequestId id) {
   wake_.notify_all();
 }
 
+void LocalEngine::conversation(ConversationTask task, ConversationDone done) {
+  constexpr std::size_t kMostTasks = 16;
+  Status status;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) {
+      status = fail(ErrorCode::unavailable, "the engine is stopping");
+    } else if (tasks_ >= kMostTasks) {
+      status =
+          fail(ErrorCode::exhausted,
+               "{} conversations are being saved, restored or forgotten; try again later", tasks_);
+    } else {
+      ++tasks_;
+      auto counted = [this, done](Result<ConversationResult> result) {
+        {
+          const std::lock_guard inner(mutex_);
+          --tasks_;
+        }
+        done(std::move(result));
+      };
+      errands_.emplace_back([this, task = std::move(task), counted = std::move(counted)] {
+        conversations_->handle(
+            task, [this](std::function<void()> errand) { post(std::move(errand)); }, counted);
+      });
+    }
+  }
+  if (!status) return done(tl::unexpected<Error>(status.error()));
+  wake_.notify_all();
+}
+
+void LocalEngine::post(std::function<void()> errand) {
+  {
+    const std::lock_guard lock(mutex_);
+    errands_.push_back(std::move(errand));
+  }
+  wake_.notify_all();
+}
+
 EngineCounters LocalEngine::counters() const {
   const std::lock_guard lock(mutex_);
   EngineCounters counters = counters_;
@@ -135,6 +173,7 @@ void LocalEngine::work() {
     rest(lock);
     if (stopping_) break;
     drop_cancelled(lock);
+    run_errands(lock);
     collect_loads(lock);
     start_waiting(lock);
     report_queue(lock);
@@ -148,8 +187,24 @@ void LocalEngine::work() {
     job.reset();
     lock.lock();
   }
+  run_errands(lock);
+  lock.unlock();
+  conversations_->finish_files();
+  lock.lock();
+  run_errands(lock);  // what was on its way
   lock.unlock();
   conversations_.reset();  // writes what the disk does not have
+}
+
+void LocalEngine::run_errands(Lock& lock) {
+  while (!errands_.empty()) {
+    const auto errand = std::move(errands_.front());
+    errands_.pop_front();
+    lock.unlock();
+    errand();
+    lock.lock();
+    update_counters();
+  }
 }
 
 // Until there is something to do. Nothing at all for a while: time to write.
@@ -158,7 +213,7 @@ void LocalEngine::rest(Lock& lock) {
   const auto needed = [&] {
     const auto& running = scheduler_.running();
     const auto& waiting = scheduler_.waiting();
-    return stopping_ || next_waiting() ||
+    return stopping_ || !errands_.empty() || next_waiting() ||
            std::any_of(
                running.begin(), running.end(),
                [](const auto& job) { return !job->loading || job->cancelled || loaded(*job); }) ||

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -33,6 +34,7 @@ class LocalEngine final : public Engine {
 
   Result<RequestId> submit(Request request, std::shared_ptr<Listener> listener) override;
   void cancel(RequestId id) override;
+  void conversation(ConversationTask task, ConversationDone done) override;
   const EngineFacts& facts() const override { return facts_; }
   EngineCounters counters() const override;
   const Metadata& metadata() const override { return parts_.network.file->metadata; }
@@ -45,6 +47,8 @@ class LocalEngine final : public Engine {
 
   void work();
   void rest(Lock& lock);
+  void run_errands(Lock& lock);
+  void post(std::function<void()> errand);
   void drop_cancelled(Lock& lock);
   static bool loaded(const Job& job);
   Job* next_waiting();
@@ -93,6 +97,8 @@ class LocalEngine final : public Engine {
   Scheduler scheduler_;
   EngineCounters counters_;
   RequestId last_id_ = 0;
+  std::deque<std::function<void()>> errands_;  // work for the worker between two windows
+  std::size_t tasks_ = 0;                      // conversation()s on their way
   bool stopping_ = false;
 
   std::thread worker_;  // last: starts when everything stands

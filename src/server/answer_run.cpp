@@ -16,6 +16,7 @@ AnswerRun::AnswerRun(Engine& engine, RunOptions options, Executor executor,
     : engine_(engine),
       stops_(std::move(options.stops)),
       one_call_(options.one_call),
+      take_place_(std::move(options.take_place)),
       on_end_(std::move(options.on_end)),
       executor_(std::move(executor)),
       observer_(std::move(observer)) {
@@ -37,6 +38,10 @@ void AnswerRun::queued(std::uint32_t ahead) {
 }
 
 void AnswerRun::started(std::uint32_t cached) {
+  if (take_place_) {
+    const std::lock_guard lock(place_mutex_);
+    if (place_ == nullptr && !ended_) place_ = take_place_();
+  }
   seen_cached_ = cached;
   seen_running_ = true;
   executor_([self = shared_from_this(), cached] {
@@ -81,15 +86,29 @@ void AnswerRun::stop(bool waiting_only) {
 }
 
 AnswerRun::Sight AnswerRun::sight() const {
-  return {id_,           seen_prompt_, seen_read_,  seen_generated_, seen_thinking_,
-          seen_running_, seen_ahead_,  seen_cached_};
+  const std::lock_guard lock(place_mutex_);
+  return {id_,
+          seen_prompt_,
+          seen_read_,
+          seen_generated_,
+          seen_thinking_,
+          seen_running_,
+          seen_ahead_,
+          seen_cached_,
+          place_ == nullptr ? std::optional<std::size_t>() : place_->number()};
 }
 
 // The executor -------------------------------------------------------------------------------
 
 void AnswerRun::mute() {
   over_ = true;
+  (void)leave_place();
+}
+
+std::shared_ptr<const Slots::Place> AnswerRun::leave_place() {
+  const std::lock_guard lock(place_mutex_);
   ended_ = true;
+  return std::exchange(place_, nullptr);
 }
 
 std::vector<OutputEvent> AnswerRun::events_of(TokenId id) {
@@ -177,8 +196,8 @@ void AnswerRun::drop_cut_calls() {
 
 void AnswerRun::report() {
   over_ = true;
-  ended_ = true;
-  if (on_end_) on_end_(result_);
+  const auto place = leave_place();
+  if (on_end_) on_end_(result_, place.get());
   observer_->finished(result_);
 }
 

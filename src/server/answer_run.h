@@ -4,12 +4,14 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "chat/output_parser.h"
 #include "server/neutral.h"
+#include "server/slots.h"
 #include "server/stop_filter.h"
 #include "tokenizer/utf8_stream.h"
 
@@ -20,8 +22,10 @@ struct RunOptions {
   std::optional<chat::ParserOptions> parser;
   std::vector<std::string> stops;
   bool one_call = false;
+  // Asked when the engine begins with it, on the engine's thread: its place, or none.
+  std::function<std::shared_ptr<const Slots::Place>()> take_place;
   // Told once, on the executor, before the observer hears the end.
-  std::function<void(const ChatResult&)> on_end;
+  std::function<void(const ChatResult&, const Slots::Place* place)> on_end;
 };
 
 // The engine calls it from its thread; all work is done on the executor, which also orders it.
@@ -54,6 +58,7 @@ class AnswerRun final : public Listener, public std::enable_shared_from_this<Ans
     bool running = false;
     std::uint32_t ahead = 0;   // requests before it, while it waits
     std::uint32_t cached = 0;  // tokens of its prompt, once it runs
+    std::optional<std::size_t> slot;
   };
   Sight sight() const;
   bool ended() const { return ended_; }
@@ -69,6 +74,7 @@ class AnswerRun final : public Listener, public std::enable_shared_from_this<Ans
   void emit_content(std::string text);
   void drop_cut_calls();
   void report();
+  std::shared_ptr<const Slots::Place> leave_place();
   bool cut() const { return stops_.matched() || called_; }
 
   Engine& engine_;
@@ -77,7 +83,8 @@ class AnswerRun final : public Listener, public std::enable_shared_from_this<Ans
   Utf8Stream plain_;
   StopFilter stops_;
   bool one_call_;
-  std::function<void(const ChatResult&)> on_end_;
+  std::function<std::shared_ptr<const Slots::Place>()> take_place_;
+  std::function<void(const ChatResult&, const Slots::Place*)> on_end_;
   Executor executor_;
   std::shared_ptr<ChatObserver> observer_;
   ChatResult result_;
@@ -88,6 +95,8 @@ class AnswerRun final : public Listener, public std::enable_shared_from_this<Ans
   std::optional<TokenChances> next_chances_;  // the engine's thread; of the token that follows
   std::atomic<std::uint32_t> seen_prompt_{0}, seen_read_{0}, seen_generated_{0};
   std::atomic<std::uint32_t> seen_ahead_{0}, seen_cached_{0};
+  mutable std::mutex place_mutex_;
+  std::shared_ptr<const Slots::Place> place_;  // from the start to the end
   std::atomic<bool> seen_running_{false}, seen_thinking_{false}, ended_{false};
 };
 

@@ -8,7 +8,7 @@
 
 #include "server/answer_json.h"
 #include "server/chat_store.h"
-#include "server/serial_worker.h"
+#include "base/serial_worker.h"
 
 namespace strata::server {
 

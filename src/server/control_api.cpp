@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
+#include <chrono>
+#include <cstring>
 
 #include "server/query.h"
 #include "server/request_fields.h"
@@ -82,14 +85,41 @@ Answer<std::uint32_t> slot_number(const Service& service, std::string_view text)
 }
 
 // The name that save and restore are given.
-Answer<void> check_slot_file(const HttpRequest& request) {
+Answer<std::string> slot_file(const HttpRequest& request) {
   constexpr std::array kFields = {Field{"filename"}};
   auto body = optional_body(request, kFields);
   if (!body) return passed_on(body);
   auto name = read_string(*body, "filename");
   if (!name) return passed_on(name);
   if (!*name) return refuse(400, "filename", "'filename' is missing");
-  return check_file_name(**name, "filename");
+  if (auto plain = check_file_name(**name, "filename"); !plain) return passed_on(plain);
+  return std::move(**name);
+}
+
+// llama.cpp's answers.
+json::object slot_json(ConversationTask::Kind kind, std::uint32_t slot, const std::string& file,
+                       const ConversationResult& result,
+                       std::chrono::steady_clock::time_point begun) {
+  using Kind = ConversationTask::Kind;
+  const std::size_t tokens = result.tokens.size();
+  if (kind == Kind::erase) return {{"id_slot", slot}, {"n_erased", tokens}};
+  const bool save = kind == Kind::save;
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begun;
+  return {{"id_slot", slot},
+          {"filename", file},
+          {save ? "n_saved" : "n_restored", tokens},
+          {save ? "n_written" : "n_read", result.bytes},
+          {"timings", {{save ? "save_ms" : "restore_ms", took.count()}}}};
+}
+
+// What is wrong with a file is wrong with the request, which names it; a full disk has a status of
+// its own.
+ApiError slot_error(const Error& error) {
+  ApiError answer = api_error(error, "action");
+  if (error.code == ErrorCode::corrupt) answer.status = 400;
+  if (error.code == ErrorCode::io && error.message.find(std::strerror(ENOSPC)) != std::string::npos)
+    answer.status = 507;
+  return answer;
 }
 
 std::string upper(std::string_view text) {
@@ -199,14 +229,29 @@ void serve_slot_action(const StatusContext& context, const HttpRequest& request,
   auto slot =
       slot_number(*context.service, std::string_view(request.path).substr(kSlotPrefix.size()));
   if (!slot) return send_openai_error(*writer, slot.error());
+  std::string file;
   if (action != "erase") {
-    if (auto named = check_slot_file(request); !named)
+    if (auto named = assign(file, slot_file(request)); !named)
       return send_openai_error(*writer, named.error());
+    if (context.service->options().slot_save_path.empty()) {
+      return send_openai_error(*writer, {501,
+                                         "slots are saved nowhere; start the server with "
+                                         "--slot-save-path FOLDER",
+                                         "action", "not_supported"});
+    }
   }
-  send_openai_error(*writer, {501,
-                              "slots cannot be saved, restored or erased: the engine keeps no "
-                              "conversation after its answer",
-                              "action", "not_supported"});
+  using Kind = ConversationTask::Kind;
+  const Kind kind = action == "save"      ? Kind::save
+                    : action == "restore" ? Kind::restore
+                                          : Kind::erase;
+  const std::string path = context.service->options().slot_save_path + "/" + file;
+  context.service->slot_task(
+      kind, *slot, path,
+      [writer, kind, file, slot = *slot,
+       begun = std::chrono::steady_clock::now()](const Result<ConversationResult>& result) {
+        if (!result) return send_openai_error(*writer, slot_error(result.error()));
+        send_json(*writer, slot_json(kind, slot, file, *result, begun));
+      });
 }
 
 }  // namespace strata::server

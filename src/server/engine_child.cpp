@@ -86,6 +86,7 @@ class Child {
   Status read_frames();
   Status take(const Frame& frame);
   void submit(std::uint64_t id, Request request);
+  void converse(std::uint64_t id, ConversationTask task);
   void end_if_file_is_lost();
 
   int socket_;
@@ -175,6 +176,13 @@ Status Child::take(const Frame& frame) {
       if (found != requests_.end() && engine_ != nullptr) engine_->cancel(found->second);
       return {};
     }
+    case FrameKind::conversation: {
+      const std::uint64_t id = reader.u64();
+      ConversationTask task = reader.task();
+      STRATA_TRY(reader.done());
+      converse(id, std::move(task));
+      return {};
+    }
     default:
       return fail(ErrorCode::corrupt, "the server sent a frame of the kind {}",
                   static_cast<unsigned>(frame.kind));
@@ -192,6 +200,15 @@ void Child::end_if_file_is_lost() {
                                 *lost)};
   sender_.send(std::move(WireWriter(FrameKind::failed).error(error)));
   ::_exit(1);
+}
+
+void Child::converse(std::uint64_t id, ConversationTask task) {
+  const auto tell = [this, id](const Result<ConversationResult>& result) {
+    sender_.send(std::move(WireWriter(FrameKind::conversed).u64(id).result(result)));
+  };
+  const std::lock_guard lock(mutex_);
+  if (engine_ != nullptr) return engine_->conversation(std::move(task), tell);
+  tell(fail(ErrorCode::unavailable, "the model is still being loaded"));
 }
 
 void Child::submit(std::uint64_t id, Request request) {

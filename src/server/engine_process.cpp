@@ -122,6 +122,7 @@ class Supervisor final : public EngineProcess {
 
   Result<RequestId> submit(Request request, std::shared_ptr<Listener> listener) override;
   void cancel(RequestId id) override;
+  void conversation(ConversationTask task, ConversationDone done) override;
   void unload(Done done) override;
   void load(Done done) override;
   const EngineFacts& facts() const override { return facts_; }
@@ -166,6 +167,7 @@ class Supervisor final : public EngineProcess {
 
   mutable std::mutex mutex_;  // guards what follows
   std::map<RequestId, Pending> pending_;
+  std::map<std::uint64_t, ConversationDone> tasks_;  // that this engine works at
   std::deque<std::string> outgoing_;
   EngineCounters counters_;  // of requests, and what engines before counted
   EngineCounters told_;      // this engine's, as it said last
@@ -370,7 +372,8 @@ std::string Supervisor::pump(milliseconds patience,
 bool Supervisor::give_up_idle() {
   if (options_.idle_time.count() == 0) return false;
   const std::lock_guard lock(mutex_);
-  if (state_ != State::ready || !pending_.empty() || Clock::now() - busy_ < options_.idle_time)
+  if (state_ != State::ready || !pending_.empty() || !tasks_.empty() ||
+      Clock::now() - busy_ < options_.idle_time)
     return false;
   log_info("no request for {} s: the model is unloaded", options_.idle_time.count() / 1000);
   wanted_ = false;
@@ -470,6 +473,21 @@ std::string Supervisor::take(const Frame& frame) {
       if (listener) listener->token(static_cast<TokenId>(token));
       return {};
     }
+    case FrameKind::conversed: {
+      const Result<ConversationResult> result = reader.result();
+      if (!reader.done()) return std::string(kNonsense);
+      ConversationDone done;
+      {
+        const std::lock_guard lock(mutex_);
+        if (const auto found = tasks_.find(id); found != tasks_.end()) {
+          done = std::move(found->second);
+          tasks_.erase(found);
+          busy_ = Clock::now();
+        }
+      }
+      if (done) done(result);
+      return {};
+    }
     case FrameKind::finished: {
       const Completion completion = reader.completion();
       if (!reader.done()) return std::string(kNonsense);
@@ -557,8 +575,10 @@ void Supervisor::kill_and_reap(std::string& reason) {
 // Requests that have told something end; so do those that were taken back or ran too often.
 void Supervisor::settle_pending(const std::string& reason) {
   std::vector<std::pair<std::shared_ptr<Listener>, Completion>> over;
+  std::map<std::uint64_t, ConversationDone> tasks;
   {
     const std::lock_guard lock(mutex_);
+    tasks.swap(tasks_);
     for (auto at = pending_.begin(); at != pending_.end();) {
       Pending& pending = at->second;
       const bool again = !pending.told && !pending.cancelled && pending.runs < kMaxRuns;
@@ -579,6 +599,12 @@ void Supervisor::settle_pending(const std::string& reason) {
     }
   }
   for (const auto& [listener, done] : over) listener->finished(done);
+  for (const auto& [id, done] : tasks) {
+    done(fail(ErrorCode::unavailable,
+              "the engine {} in the middle of it; nothing is promised of "
+              "the conversation",
+              reason));
+  }
 }
 
 // While there is no engine to take a request back from.
@@ -785,16 +811,35 @@ void Supervisor::cancel(RequestId id) {
   wake();
 }
 
+void Supervisor::conversation(ConversationTask task, ConversationDone done) {
+  Status status;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_ || state_ != State::ready) {
+      status =
+          fail(ErrorCode::unavailable,
+               "there is no engine at the moment ({}); GET /health says more", to_string(state_));
+    } else {
+      const std::uint64_t id = ++last_id_;
+      outgoing_.push_back(
+          std::move(WireWriter(FrameKind::conversation).u64(id).task(task)).frame());
+      tasks_.emplace(id, std::move(done));
+    }
+  }
+  if (!status) return done(tl::unexpected<Error>(status.error()));
+  wake();
+}
+
 void Supervisor::unload(Done done) {
   Status now;
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) {
       now = fail(ErrorCode::unavailable, "the server is stopping");
-    } else if (!pending_.empty()) {
+    } else if (!pending_.empty() || !tasks_.empty()) {
       now = fail(ErrorCode::exhausted,
                  "{} requests run or wait; the model is unloaded only when there are none",
-                 pending_.size());
+                 pending_.size() + tasks_.size());
     } else if (state_ == State::loading) {
       now = fail(ErrorCode::exhausted, "the model is just being loaded; try again when it is");
     } else if (state_ != State::unloaded) {

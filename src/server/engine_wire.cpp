@@ -157,6 +157,19 @@ WireWriter& WireWriter::request(const Request& value) {
   return *this;
 }
 
+WireWriter& WireWriter::task(const ConversationTask& value) {
+  u8(static_cast<std::uint8_t>(value.kind));
+  put_ids(*this, value.tokens);
+  return text(value.path);
+}
+
+WireWriter& WireWriter::result(const Result<ConversationResult>& value) {
+  if (!value) return u8(0).error(value.error());
+  u8(1);
+  put_ids(*this, value->tokens);
+  return u64(value->bytes);
+}
+
 WireWriter& WireWriter::error(const Error& value) {
   return u8(static_cast<std::uint8_t>(value.code)).text(value.message);
 }
@@ -295,6 +308,26 @@ Request WireReader::request() {
     tokens->resize(count(4));
     for (TokenId& id : *tokens) id = static_cast<TokenId>(u32());
   }
+  return value;
+}
+
+ConversationTask WireReader::task() {
+  ConversationTask value;
+  const std::uint8_t kind = u8();
+  if (kind > static_cast<std::uint8_t>(ConversationTask::Kind::erase)) failed_ = true;
+  value.kind = failed_ ? ConversationTask::Kind::save : static_cast<ConversationTask::Kind>(kind);
+  value.tokens.resize(count(4));
+  for (TokenId& id : value.tokens) id = static_cast<TokenId>(u32());
+  value.path = text();
+  return value;
+}
+
+Result<ConversationResult> WireReader::result() {
+  if (u8() == 0) return tl::unexpected<Error>(error());
+  ConversationResult value;
+  value.tokens.resize(count(4));
+  for (TokenId& id : value.tokens) id = static_cast<TokenId>(u32());
+  value.bytes = u64();
   return value;
 }
 

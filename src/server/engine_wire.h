@@ -27,6 +27,7 @@ enum class FrameKind : std::uint8_t {
   cancel = 3,  // u64 id
   ping = 4,    // u64 number
   quit = 5,
+  conversation = 6,  // u64 id, task
   // From the engine.
   loading = 16,         // text
   ready = 17,           // u32 version, facts
@@ -38,6 +39,7 @@ enum class FrameKind : std::uint8_t {
   finished = 23,        // u64 id, completion
   queued = 24,          // u64 id, u32 requests before it
   started = 25,         // u64 id, u32 tokens of its prompt that need not be read
+  conversed = 26,       // u64 id, u8 whether it is done, what was done or the error
 };
 
 struct Frame {
@@ -58,6 +60,8 @@ class WireWriter {
   WireWriter& chances(const TokenChances& value);
   WireWriter& request(const Request& value);
   WireWriter& completion(const Completion& value);
+  WireWriter& task(const ConversationTask& value);
+  WireWriter& result(const Result<ConversationResult>& value);
   WireWriter& error(const Error& value);
   WireWriter& facts(const EngineFacts& value);
   WireWriter& counters(const EngineCounters& value);
@@ -80,6 +84,8 @@ class WireReader {
   TokenChances chances();
   Request request();
   Completion completion();
+  ConversationTask task();
+  Result<ConversationResult> result();
   Error error();
   EngineFacts facts();
   EngineCounters counters();

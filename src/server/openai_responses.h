@@ -16,7 +16,7 @@
 #include "server/request_fields.h"
 #include "server/response_events.h"
 #include "server/response_store.h"
-#include "server/serial_worker.h"
+#include "base/serial_worker.h"
 
 namespace strata::server {
 

@@ -88,7 +88,8 @@ Service::Service(Engine& engine, chat::ChatTemplate chat_template, ServiceOption
       encoder_(std::make_shared<PromptEncoder>(engine.tokenizer(), encoder_limits(options_))),
       think_open_(engine.tokenizer().special("<think>")),
       think_close_(engine.tokenizer().special("</think>")),
-      started_(now()) {}
+      started_(now()),
+      slots_(std::make_shared<Slots>(engine.facts().parallel)) {}
 
 Result<std::unique_ptr<Service>> Service::create(Engine& engine, ServiceOptions options) {
   const bool has_template = engine.metadata().contains("tokenizer.chat_template");
@@ -359,9 +360,15 @@ Answer<std::vector<RequestId>> Service::start(
   }
   for (std::size_t i = 0; i < observers.size(); ++i) {
     RunOptions options = prepared.run;
-    options.on_end = [totals = totals_, encoder = encoder_, prompt,
-                      keep = prepared.work.keep](const ChatResult& result) {
+    options.take_place = [slots = slots_, prompt] { return slots->take(*prompt); };
+    options.on_end = [totals = totals_, encoder = encoder_, prompt, keep = prepared.work.keep](
+                         const ChatResult& result, const Slots::Place* place) {
       if (keep) encoder->remember_reply(*prompt, result.ids);
+      if (keep && place != nullptr && result.finish != ChatFinish::error) {
+        std::vector<TokenId> tokens = *prompt;
+        tokens.insert(tokens.end(), result.ids.begin(), result.ids.end());
+        place->hold(std::move(tokens), prompt->size());
+      }
       const std::lock_guard inner(totals->mutex);
       ServiceCounters& counters = totals->counters;
       ++counters.finished[static_cast<std::size_t>(result.finish)];
@@ -415,6 +422,34 @@ std::vector<std::shared_ptr<AnswerRun>> Service::running() const {
     if (auto run = known.lock()) found.push_back(std::move(run));
   }
   return found;
+}
+
+void Service::slot_task(ConversationTask::Kind kind, std::size_t slot, std::string path,
+                        ConversationDone done) {
+  using Kind = ConversationTask::Kind;
+  Slots::Held held = slots_->held(slot);
+  if (held.taken) {
+    return done(
+        fail(ErrorCode::exhausted, "an answer runs in slot {}; try again when it has ended", slot));
+  }
+  if (kind == Kind::save && held.tokens.empty()) {
+    return done(fail(ErrorCode::not_found,
+                     "slot {} holds no conversation: nothing has been answered in it", slot));
+  }
+  if (kind == Kind::erase && held.tokens.empty()) return done(ConversationResult{});
+  if (kind == Kind::erase) {
+    slots_->hold(slot, {}, 0);
+    encoder_->forget(
+        {held.tokens.begin(), held.tokens.begin() + static_cast<std::ptrdiff_t>(held.prompt)});
+  }
+  if (kind == Kind::restore) held.tokens.clear();
+  engine_.conversation(
+      {kind, std::move(held.tokens), std::move(path)},
+      [slots = slots_, slot, kind, done = std::move(done)](Result<ConversationResult> result) {
+        if (result && kind == Kind::restore)
+          slots->hold(slot, result->tokens, result->tokens.size());
+        done(std::move(result));
+      });
 }
 
 void Service::close() {

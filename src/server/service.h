@@ -39,6 +39,7 @@ struct ServiceOptions : DefaultOptions {
   // How the engine was started, as far as it changes speed and memory only; for status pages.
   std::vector<Setting> engine_settings = {};
   EngineProcess* process = nullptr;  // the engine, if it is a process of its own
+  std::string slot_save_path = {};   // folder of saved slots; empty: they are not saved
 };
 
 // What has been answered since the start, over all lives of the engine.
@@ -105,6 +106,12 @@ class Service {
   }
   const ServiceOptions& options() const { return options_; }
 
+  // Saves, restores or forgets what a slot held last; `path` is the file's. From any thread, and
+  // `done` from another one. Nothing to save is `not_found`, a slot that is taken `exhausted`.
+  void slot_task(ConversationTask::Kind kind, std::size_t slot, std::string path,
+                 ConversationDone done);
+  const Slots& slots() const { return *slots_; }
+
   // What a request leaves open, at this moment. From any thread.
   std::shared_ptr<const Defaults> defaults() const;
   // Settings that clients share: fields of requests (setting_fields()), from now on in force where
@@ -152,6 +159,7 @@ class Service {
     std::optional<ChatResult> last;
   };
   std::shared_ptr<Totals> totals_ = std::make_shared<Totals>();
+  std::shared_ptr<Slots> slots_;  // held by running answers too
 
   mutable std::mutex mutex_;
   std::atomic<bool> closed_{false};  // set under the mutex

@@ -209,25 +209,29 @@ json::object props_json(const StatusContext& context) {
       {"build_info", context.version}};
 }
 
-// The engine's places, those that are taken first; none while the model is unloaded.
+// The engine's places; none while the model is unloaded.
 json::array slots_json(const StatusContext& context) {
   if (engine_health(*context.service).state == State::unloaded) return {};
   const EngineFacts& facts = context.service->facts();
-  json::array slots;
+  std::vector<std::optional<AnswerRun::Sight>> running(facts.parallel);
   for (const auto& answer : context.service->answers()) {
-    if (!answer.running || slots.size() == facts.parallel) continue;
-    slots.push_back({{"id", slots.size()},
-                     {"n_ctx", facts.context},
-                     {"is_processing", true},
-                     {"speculative", drafts_are_on(facts)},
-                     {"id_task", answer.id},
-                     {"n_prompt_tokens", answer.prompt_tokens},
-                     {"n_prompt_tokens_processed", answer.prompt_read},
-                     {"n_prompt_tokens_cache", answer.cached},
-                     {"n_decoded", answer.generated}});
+    if (answer.slot && *answer.slot < running.size()) running[*answer.slot] = answer;
   }
-  while (slots.size() < facts.parallel) {
-    slots.push_back({{"id", slots.size()}, {"n_ctx", facts.context}, {"is_processing", false}});
+  json::array slots;
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    json::object slot = {
+        {"id", i}, {"n_ctx", facts.context}, {"is_processing", running[i].has_value()}};
+    if (const auto& answer = running[i]) {
+      slot["speculative"] = drafts_are_on(facts);
+      slot["id_task"] = answer->id;
+      slot["n_prompt_tokens"] = answer->prompt_tokens;
+      slot["n_prompt_tokens_processed"] = answer->prompt_read;
+      slot["n_prompt_tokens_cache"] = answer->cached;
+      slot["n_decoded"] = answer->generated;
+    } else {
+      slot["n_held_tokens"] = context.service->slots().held_tokens(i);
+    }
+    slots.push_back(std::move(slot));
   }
   return slots;
 }
@@ -303,7 +307,7 @@ json::object status_json(const StatusContext& context) {
             {"penalties", true},
             {"drafts", drafts_are_on(facts)},
             {"embeddings", false},
-            {"slot_save", false}}},
+            {"slot_save", !service.options().slot_save_path.empty()}}},
           {"parity", service.options().parity},
           {"defaults", settings_json(service.defaults()->settings)},
           {"engine",

@@ -3,7 +3,7 @@
 //
 //   STRATA_PROGRAM=build/release/strata node tests/e2e/lifecycle.mjs
 import assert from 'node:assert/strict';
-import { copyFileSync, mkdtempSync, renameSync, rmSync, truncateSync, statSync } from 'node:fs';
+import { copyFileSync, mkdtempSync, renameSync, rmSync, statSync, symlinkSync, truncateSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -150,5 +150,58 @@ await checks.run('idle, it is unloaded; with manual_load requests are refused un
 });
 
 await second.stop();
+
+// A slot is saved, everything is killed, and it is read back.
+const slots = path.join(folder, 'slots');
+const saving = () => startServer(['--slot-save-path', slots, '--log-level', 'off']);
+const filler = Array.from({ length: 120 }, (_, i) => `word${i}`).join(' ');
+const first = [{ role: 'user', content: `${filler} What is the capital of Netherlands?` }];
+const ask = async (at, messages) => {
+  const answer = await at.chat({ ...question, messages });
+  assert.equal(answer.status, 200, answer.text);
+  return { text: answer.content, prompt: answer.usage.prompt_tokens, cached: answer.usage.prompt_tokens_details.cached_tokens };
+};
+const more = (answer) => [...first, { role: 'assistant', content: answer }, { role: 'user', content: 'And of Norway?' }];
+await checks.run('a slot is saved, survives kill -9 and is restored; erased, it is read again', async () => {
+  const one = await saving();
+  const before = new Server(one.url);
+  const answer = await ask(before, first);
+  const pid = await pidOf(before);
+  const saved = await before.post('/slots/0?action=save', { filename: 'talk.bin' });
+  assert.equal(saved.status, 200, saved.text);
+  assert.ok(saved.json.n_saved >= answer.prompt, saved.text);
+  assert.equal(saved.json.n_written, statSync(path.join(slots, 'talk.bin')).size);
+  const never = await ask(before, more(answer.text));
+  process.kill(one.child.pid, 'SIGKILL');
+  await until(() => !alive(pid));
+
+  const two = await saving();
+  const after = new Server(two.url);
+  for (const [name, status] of [['none.bin', 404], ['../talk.bin', 400]]) {
+    assert.equal((await after.post('/slots/0?action=restore', { filename: name })).status, status);
+  }
+  copyFileSync(path.join(slots, 'talk.bin'), path.join(slots, 'cut.bin'));
+  truncateSync(path.join(slots, 'cut.bin'), saved.json.n_written - 1);
+  symlinkSync('talk.bin', path.join(slots, 'link.bin'));
+  const cut = await after.post('/slots/0?action=restore', { filename: 'cut.bin' });
+  assert.equal(cut.status, 400, cut.text);
+  assert.match(cut.json.error.message, /damaged/);
+  assert.equal((await after.post('/slots/0?action=restore', { filename: 'link.bin' })).status, 500);
+  const restored = await after.post('/slots/1?action=restore', { filename: 'talk.bin' });
+  assert.equal(restored.status, 200, restored.text);
+  assert.equal(restored.json.n_restored, saved.json.n_saved);
+  const warm = await ask(after, more(answer.text));
+  assert.equal(warm.text, never.text);
+  assert.ok(warm.cached >= answer.prompt - 8, `${warm.cached} of ${warm.prompt}`);
+  const held = (await after.get('/slots')).json.findIndex((slot) => slot.n_held_tokens >= warm.prompt);
+  const erased = await after.post(`/slots/${held}?action=erase`, '');
+  assert.ok(erased.json.n_erased >= warm.prompt, erased.text);
+  const cold = await ask(after, more(answer.text));
+  assert.equal(cold.text, never.text);
+  assert.equal(cold.cached, 0);
+  assert.equal((await after.get('/slots')).json.length, 4);
+  await two.stop();
+});
+
 rmSync(folder, { recursive: true });
 process.exit(checks.finish());

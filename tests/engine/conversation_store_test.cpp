@@ -144,7 +144,7 @@ TEST_F(ConversationStoreTest, TheSameTokensStandOnce) {
   const std::uint64_t bytes = store_->bytes();
   keep(counting(20));
   EXPECT_EQ(store_->checkpoints(), 1u);
-  EXPECT_EQ(store_->bytes(), bytes);
+  EXPECT_EQ(store_->bytes(), bytes_by_hand());
   EXPECT_EQ(bytes, bytes_by_hand());
 }
 
@@ -233,17 +233,33 @@ TEST_F(ConversationStoreTest, SavesEndsAndWhatStandsBeforeThemOnceAndNoMoreThanA
   EXPECT_FALSE(store_->save_some(5));
 }
 
-TEST_F(ConversationStoreTest, ForgetsABeginningAndAllThatGoesOnFromIt) {
-  const Tokens root = counting(20), left = with(root, counting(20, 100)), other = counting(30, 300);
-  keep(root), keep(left), keep(other);
-  EXPECT_EQ(store_->forget(left), 1u);
-  EXPECT_TRUE(stands(root));
-  EXPECT_EQ(store_->forget(root), 1u);
-  EXPECT_TRUE(stands(other));
-  EXPECT_EQ(store_->forget({}), 1u);
+TEST_F(ConversationStoreTest, ForgetsAConversationUpToWhatAnotherGoesOnFrom) {
+  const Tokens root = counting(20), left = with(root, counting(20, 100)),
+               leaf = with(left, counting(5, 200)), right = with(root, counting(9, 150)),
+               other = counting(30, 300);
+  keep(root), keep(left), keep(leaf), keep(right), keep(other);
+  EXPECT_THAT(store_->forget(with(leaf, {7})), ElementsAre(leaf, left));
+  EXPECT_TRUE(stands(root) && stands(right) && stands(other));
+  EXPECT_THAT(store_->forget(counting(3, 400)), IsEmpty());
+  EXPECT_THAT(store_->forget(root), IsEmpty()) << "another conversation begins with it";
+  EXPECT_THAT(store_->forget(right), ElementsAre(right, root));
+  EXPECT_THAT(store_->forget(other), ElementsAre(other));
   EXPECT_EQ(store_->bytes(), 0u);
   EXPECT_EQ(store_->evicted(), 0u);
   EXPECT_THAT(saved_, IsEmpty());
+}
+
+TEST_F(ConversationStoreTest, CopiesAConversationsEndAndWhatStandsBeforeIt) {
+  const Tokens root = counting(20), left = with(root, counting(20, 100)),
+               leaf = with(left, counting(5, 200));
+  keep(root), keep(left), keep(leaf);
+  const auto copies = store_->copy(*forward_, with(leaf, {7})).value();
+  ASSERT_EQ(copies.size(), 2u);
+  EXPECT_EQ(copies[0].tokens, leaf);
+  EXPECT_EQ(copies[1].tokens, left);
+  EXPECT_EQ(store_->copy(*forward_, root)->size(), 1u);
+  EXPECT_EQ(store_->copy(*forward_, counting(3, 400))->size(), 0u);
+  EXPECT_EQ(store_->bytes(), bytes_by_hand());
 }
 
 TEST_F(ConversationStoreTest, TheNumberIsBounded) {
@@ -283,7 +299,7 @@ TEST_F(ConversationStoreTest, CountsEveryByteAndKeepsToItsLimit) {
       ASSERT_EQ(store_->checkpoints(), standing()) << step;
     }
     EXPECT_EQ(store_->evicted() > 0, true);
-    store_->forget({});
+    store_->free(kPlenty);
     EXPECT_EQ(store_->bytes(), 0u);
     EXPECT_EQ(store_->checkpoints(), 0u);
   }

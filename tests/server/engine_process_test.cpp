@@ -480,6 +480,40 @@ TEST(Wire, ValuesSurviveTheWay) {
   EXPECT_TRUE(read.prompt_logprobs);
 }
 
+TEST(Wire, ConversationsSurviveTheWay) {
+  const ConversationTask task{ConversationTask::Kind::restore, {1, 2, 3}, "a/b"};
+  const std::string bytes =
+      std::move(WireWriter(FrameKind::conversation).task(task)).frame().substr(5);
+  WireReader reader(bytes);
+  const ConversationTask read = reader.task();
+  EXPECT_TRUE(reader.done());
+  EXPECT_EQ(read.kind, task.kind);
+  EXPECT_EQ(read.tokens, task.tokens);
+  EXPECT_EQ(read.path, task.path);
+  for (std::size_t cut = 0; cut < bytes.size(); ++cut) {
+    WireReader shorter(std::string_view(bytes).substr(0, cut));
+    (void)shorter.task();
+    EXPECT_FALSE(shorter.done()) << cut;
+  }
+  for (const Result<ConversationResult>& result :
+       {Result<ConversationResult>(ConversationResult{{4, 5}, 77}),
+        Result<ConversationResult>(fail(ErrorCode::corrupt, "damaged"))}) {
+    const std::string sent =
+        std::move(WireWriter(FrameKind::conversed).result(result)).frame().substr(5);
+    WireReader back(sent);
+    const auto told = back.result();
+    EXPECT_TRUE(back.done());
+    ASSERT_EQ(told.has_value(), result.has_value());
+    if (told) {
+      EXPECT_EQ(told->tokens, result->tokens);
+      EXPECT_EQ(told->bytes, 77u);
+    } else {
+      EXPECT_EQ(told.error().message, "damaged");
+      EXPECT_EQ(told.error().code, ErrorCode::corrupt);
+    }
+  }
+}
+
 TEST(Wire, CountersSurviveTheWay) {
   EngineCounters counters;
   counters.running = 1;

@@ -74,6 +74,10 @@ class FakeEngine final : public Engine {
     *found->second = true;
     ++cancels_;
   }
+  void conversation(ConversationTask task, ConversationDone done) override {
+    tasks_.push_back(task);
+    done(task_result_);
+  }
   const EngineFacts& facts() const override { return facts_; }
   EngineCounters counters() const override { return counters_; }
   const Metadata& metadata() const override { return metadata_; }
@@ -117,6 +121,8 @@ class FakeEngine final : public Engine {
     }
     return ids;
   }
+  std::vector<ConversationTask> tasks_;
+  Result<ConversationResult> task_result_ = ConversationResult{};
   EngineFacts facts_;
   EngineCounters counters_;  // before requests
   Metadata metadata_;

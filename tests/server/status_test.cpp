@@ -402,13 +402,15 @@ TEST_F(StatusTest, WhatItCannotDoIs501) {
   }
 }
 
-TEST_F(StatusTest, SlotActionsAreCheckedBeforeTheyAreRefused) {
+TEST_F(StatusTest, SlotActionsAreChecked) {
   const auto status = [&](const std::string& path, const std::string& body) {
     return client().post("/slots/" + path, body).status;
   };
-  EXPECT_EQ(status("0?action=save", R"({"filename":"a.bin"})"), 501u);
+  const RawResponse nowhere = client().post("/slots/0?action=save", R"({"filename":"a.bin"})");
+  EXPECT_EQ(nowhere.status, 501u);
+  EXPECT_THAT(error_of(nowhere), HasSubstr("--slot-save-path"));
   EXPECT_EQ(status("1?action=restore", R"({"filename":"a.bin"})"), 501u);
-  EXPECT_EQ(status("0?action=erase", ""), 501u);
+  serve_again({.slot_save_path = "/slots-folder"});
   EXPECT_EQ(status("0?action=save", R"({"filename":"../../x"})"), 400u);
   EXPECT_EQ(status("0?action=save", R"({"filename":5})"), 400u);
   EXPECT_EQ(status("0?action=save", "{}"), 400u);
@@ -416,6 +418,88 @@ TEST_F(StatusTest, SlotActionsAreCheckedBeforeTheyAreRefused) {
   EXPECT_EQ(status("0?action=explode", "{}"), 400u);
   for (const char* id : {"2", "x", "-1", "0x", "99999999999999"})
     EXPECT_EQ(status(std::string(id) + "?action=erase", ""), 404u) << id;
+  EXPECT_EQ(status("0?action=save", R"({"filename":"a"})"), 404u) << "nothing was answered there";
+  EXPECT_EQ(client().post("/slots/0?action=erase", "").json(),
+            json::value({{"id_slot", 0}, {"n_erased", 0}}));
+  EXPECT_TRUE(engine_->tasks_.empty());
+}
+
+TEST_F(StatusTest, SlotsHoldWhatWasAnsweredInThemLast) {
+  serve_again({.slot_save_path = "/slots-folder"});
+  engine_->script({{.text = "</think>\n\nOne."}});
+  ASSERT_EQ(chat("").status, 200u);
+  std::vector<TokenId> told = engine_->request(0).prompt;
+  const auto answer = engine_->tokens_of({.text = "</think>\n\nOne."});
+  told.insert(told.end(), answer.begin(), answer.end());
+  json::array slots = client().get("/slots").json().as_array();
+  EXPECT_EQ(slots[0].at("n_held_tokens").to_number<std::size_t>(), told.size());
+  EXPECT_EQ(slots[1].at("n_held_tokens").as_int64(), 0);
+
+  engine_->task_result_ = ConversationResult{{told.begin(), told.end() - 1}, 4711};
+  const json::value saved =
+      client().post("/slots/0?action=save", R"({"filename":"mine.bin"})").json();
+  EXPECT_EQ(saved.at("id_slot").as_int64(), 0);
+  EXPECT_EQ(text_of(saved.at("filename")), "mine.bin");
+  EXPECT_EQ(saved.at("n_saved").to_number<std::size_t>(), told.size() - 1);
+  EXPECT_EQ(saved.at("n_written").as_int64(), 4711);
+  EXPECT_GE(saved.at("timings").at("save_ms").as_double(), 0.0);
+  ASSERT_EQ(engine_->tasks_.size(), 1u);
+  EXPECT_EQ(engine_->tasks_[0].kind, ConversationTask::Kind::save);
+  EXPECT_EQ(engine_->tasks_[0].tokens, told);
+  EXPECT_EQ(engine_->tasks_[0].path, "/slots-folder/mine.bin");
+
+  // Another conversation goes to the empty slot, one that goes on stays in its own.
+  ASSERT_EQ(chat("", R"([{"role":"user","content":"Other."}])").status, 200u);
+  ASSERT_EQ(chat("", R"([{"role":"user","content":"hi"},{"role":"assistant","content":"One."},
+                         {"role":"user","content":"more"}])")
+                .status,
+            200u);
+  slots = client().get("/slots").json().as_array();
+  EXPECT_GT(slots[0].at("n_held_tokens").to_number<std::size_t>(), 0u);
+  EXPECT_GT(slots[1].at("n_held_tokens").to_number<std::size_t>(), 0u);
+
+  const std::vector<TokenId> restored = {1, 2, 3, 4, 5};
+  engine_->task_result_ = ConversationResult{restored, 100};
+  const json::value back =
+      client().post("/slots/1?action=restore", R"({"filename":"mine.bin"})").json();
+  EXPECT_EQ(back.at("n_restored").as_int64(), 5);
+  EXPECT_EQ(back.at("n_read").as_int64(), 100);
+  EXPECT_TRUE(back.at("timings").as_object().contains("restore_ms"));
+  EXPECT_EQ(client().get("/slots").json().at(1).at("n_held_tokens").as_int64(), 5);
+  EXPECT_EQ(client().post("/slots/1?action=erase", "").json(),
+            json::value({{"id_slot", 1}, {"n_erased", 5}}));
+  EXPECT_EQ(engine_->tasks_.back().tokens, restored);
+  EXPECT_EQ(client().get("/slots").json().at(1).at("n_held_tokens").as_int64(), 0);
+
+  // A one-shot request leaves nothing; an error of the engine changes nothing.
+  ASSERT_EQ(chat(R"("cache_prompt":false)", R"([{"role":"user","content":"New."}])").status, 200u);
+  EXPECT_EQ(client().get("/slots").json().at(1).at("n_held_tokens").as_int64(), 0);
+  for (const auto& [code, status] :
+       {std::pair{ErrorCode::corrupt, 400u}, std::pair{ErrorCode::unsupported, 400u},
+        std::pair{ErrorCode::invalid_argument, 400u}, std::pair{ErrorCode::not_found, 404u},
+        std::pair{ErrorCode::exhausted, 503u}, std::pair{ErrorCode::io, 500u}}) {
+    engine_->task_result_ = tl::unexpected<Error>(Error{code, "it is wrong"});
+    const RawResponse wrong =
+        client().post("/slots/1?action=restore", R"({"filename":"mine.bin"})");
+    EXPECT_EQ(wrong.status, status);
+    EXPECT_EQ(error_of(wrong), "it is wrong");
+  }
+  engine_->task_result_ = fail(ErrorCode::io, "cannot write: No space left on device");
+  EXPECT_EQ(client().post("/slots/0?action=save", R"({"filename":"a"})").status, 507u);
+}
+
+TEST_F(StatusTest, ASlotInWhichAnAnswerRunsIsLeftAlone) {
+  serve_again({.slot_save_path = "/slots-folder"});
+  engine_->script({{.text = "word ", .pace = 1ms, .endless = true}});
+  RawClient one = client();
+  const std::string text = body(R"("stream":true)");
+  one.send("POST /v1/chat/completions HTTP/1.1\r\nContent-Length: " + std::to_string(text.size()) +
+           "\r\n\r\n" + text);
+  ASSERT_TRUE(one.wait_for("word"));
+  EXPECT_TRUE(client().get("/slots").json().at(0).at("is_processing").as_bool());
+  EXPECT_EQ(client().post("/slots/0?action=erase", "").status, 503u);
+  one.close();
+  EXPECT_TRUE(idle_within(1s));
 }
 
 TEST(FileNames, PlainOnesOnly) {

@@ -1,12 +1,12 @@
-// A thread that runs functions one at a time and in order: an Executor for work that belongs to no
-// connection.
+// A thread that runs functions one at a time and in order, for work that belongs to no other
+// thread.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <thread>
 
-namespace strata::server {
+namespace strata {
 
 class SerialWorker {
  public:
@@ -28,4 +28,4 @@ class SerialWorker {
   std::thread thread_;
 };
 
-}  // namespace strata::server
+}  // namespace strata

@@ -1,4 +1,4 @@
-#include "server/serial_worker.h"
+#include "base/serial_worker.h"
 
 #include <condition_variable>
 #include <deque>
@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 
-namespace strata::server {
+namespace strata {
 
 struct SerialWorker::State {
   std::mutex mutex;
@@ -65,4 +65,4 @@ void SerialWorker::run(State& state) {
   }
 }
 
-}  // namespace strata::server
+}  // namespace strata
