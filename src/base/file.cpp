@@ -128,8 +128,8 @@ class RealFile final : public File {
 
 class RealOutputFile final : public OutputFile {
  public:
-  RealOutputFile(std::string path, Descriptor descriptor)
-      : path_(std::move(path)), descriptor_(std::move(descriptor)) {}
+  RealOutputFile(std::string path, Descriptor descriptor, std::uint64_t size = 0)
+      : path_(std::move(path)), descriptor_(std::move(descriptor)), size_(size) {}
 
   Status write(std::span<const std::byte> bytes) override {
     STRATA_TRY(transfer(size_, bytes));
@@ -181,7 +181,7 @@ class RealOutputFile final : public OutputFile {
 
   std::string path_;
   Descriptor descriptor_;
-  std::uint64_t size_ = 0;
+  std::uint64_t size_;
 };
 
 std::string folder_of(const std::string& path) {
@@ -204,6 +204,15 @@ class RealFileSystem final : public FileSystem {
     Descriptor descriptor(open_retrying(path, O_WRONLY | O_CREAT | O_TRUNC, 0644));
     if (descriptor.get() < 0) return errno_failure("create", path, errno);
     return std::make_unique<RealOutputFile>(path, std::move(descriptor));
+  }
+
+  Result<std::unique_ptr<OutputFile>> append(const std::string& path) override {
+    Descriptor descriptor(open_retrying(path, O_WRONLY | O_CREAT, 0644));
+    if (descriptor.get() < 0) return errno_failure("create", path, errno);
+    struct stat found = {};
+    if (::fstat(descriptor.get(), &found) != 0) return errno_failure("examine", path, errno);
+    return std::make_unique<RealOutputFile>(path, std::move(descriptor),
+                                            static_cast<std::uint64_t>(found.st_size));
   }
 
   Result<std::unique_ptr<OutputFile>> create_private(const std::string& path) override {

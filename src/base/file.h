@@ -74,6 +74,8 @@ class FileSystem {
   virtual ~FileSystem() = default;
   virtual Result<std::unique_ptr<File>> open(const std::string& path) = 0;
   virtual Result<std::unique_ptr<OutputFile>> create(const std::string& path) = 0;  // truncates
+  // Writes go behind what the file holds; one that is absent is made.
+  virtual Result<std::unique_ptr<OutputFile>> append(const std::string& path) = 0;
   // Replaces `to`, which must be a file or absent, and makes that durable.
   Status rename(const std::string& from, const std::string& to);
   // As rename, but durable only after flush_folder.
@@ -112,6 +114,7 @@ class MemoryFileSystem final : public FileSystem {
   Result<Bytes> get(const std::string& path) const;
   Result<std::unique_ptr<File>> open(const std::string& path) override;
   Result<std::unique_ptr<OutputFile>> create(const std::string& path) override;
+  Result<std::unique_ptr<OutputFile>> append(const std::string& path) override;
   Status replace(const std::string& from, const std::string& to) override;
   Status flush_folder(const std::string& folder) override;
   Status remove(const std::string& path) override;
@@ -179,6 +182,7 @@ class FaultyFileSystem final : public FileSystem {
   FaultyFileSystem(FileSystem& inner, Fault fault, QueuedFaults queued_fault = {});
   Result<std::unique_ptr<File>> open(const std::string& path) override;
   Result<std::unique_ptr<OutputFile>> create(const std::string& path) override;
+  Result<std::unique_ptr<OutputFile>> append(const std::string& path) override;
   Status replace(const std::string& from, const std::string& to) override;
   Status flush_folder(const std::string& folder) override;
   Status remove(const std::string& path) override;

@@ -190,6 +190,12 @@ Result<std::unique_ptr<OutputFile>> FaultyFileSystem::create(const std::string& 
   return std::make_unique<FaultyOutputFile>(path, std::move(file), fault_);
 }
 
+Result<std::unique_ptr<OutputFile>> FaultyFileSystem::append(const std::string& path) {
+  STRATA_TRY(ask(fault_, Operation::create, path));
+  STRATA_ASSIGN(std::unique_ptr<OutputFile> file, inner_.append(path));
+  return std::make_unique<FaultyOutputFile>(path, std::move(file), fault_);
+}
+
 Result<std::unique_ptr<File>> FaultyFileSystem::open_private(const std::string& path) {
   STRATA_TRY(ask(fault_, Operation::open, path));
   STRATA_ASSIGN(std::unique_ptr<File> file, inner_.open_private(path));

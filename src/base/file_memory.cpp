@@ -142,6 +142,13 @@ Result<std::unique_ptr<OutputFile>> MemoryFileSystem::create(const std::string& 
   return create_locked(path);
 }
 
+Result<std::unique_ptr<OutputFile>> MemoryFileSystem::append(const std::string& path) {
+  const auto before = get(path);
+  STRATA_ASSIGN(std::unique_ptr<OutputFile> file, create(path));
+  if (before) STRATA_TRY(file->write(*before));
+  return file;
+}
+
 Result<std::unique_ptr<OutputFile>> MemoryFileSystem::create_private(const std::string& path) {
   const std::lock_guard lock(mutex_);
   if (files_.contains(normal(path)))

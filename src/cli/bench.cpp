@@ -221,7 +221,8 @@ void add_options(CLI::App& command, BenchArguments& a) {
       ->check(CLI::Validator(whole_number_between(1, kMostBatch), ""));
   command.add_option("-r,--repetitions", a.repetitions, "Counted runs of a test (default 5)")
       ->check(CLI::Validator(whole_number_between(1, 100), ""));
-  command.add_option("--threads", a.benchmark.threads, "Threads (default: usable CPUs)");
+  command.add_option("--threads", a.benchmark.threads, "Threads (default: usable CPUs)")
+      ->check(CLI::Validator(whole_number_between(0, kMostThreads), ""));
   command.add_option("--isa", a.benchmark.isa,
                      "Instruction set of the kernels (default: the best)");
   add_weights_option(command, a.benchmark.residence);

@@ -36,6 +36,18 @@ Check whole_number_between(std::int64_t least, std::int64_t most) {
   };
 }
 
+Check context_size() {
+  return [](const std::string& text) -> std::string {
+    std::int64_t value = 0;
+    if (read_whole(text, value) && (value == 0 || (value >= kLeastContext && value <= UINT32_MAX)))
+      return "";
+    return fmt::format(
+        "'{}' is no size of a context: 0 is the model's own, and less than {} tokens "
+        "hold no conversation",
+        text, kLeastContext);
+  };
+}
+
 Check not_empty(const std::string& what) {
   return [=](const std::string& text) {
     return text.empty() ? fmt::format("{} is empty", what) : std::string();

@@ -22,6 +22,12 @@ inline Check whole_number_up_to(std::int64_t most) {
   return whole_number_between(0, most);
 }
 
+inline constexpr std::int64_t kMostThreads = 4096;
+// Less context than this holds no conversation: the template alone takes some of it.
+inline constexpr std::int64_t kLeastContext = 64;
+// A size of the context: 0 for the model's own, else at least kLeastContext.
+Check context_size();
+
 // Any text but the empty one; `what` names it: "the model path".
 Check not_empty(const std::string& what);
 

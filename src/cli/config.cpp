@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/nearest.h"
+#include "cli/checks.h"
 #include "ple/open_table.h"
 #include "server/thinking_budget.h"
 #include "tokenizer/prompt_encoder.h"
@@ -34,7 +35,7 @@ constexpr std::array kKeys = {
     ConfigKey{"tls_key", Type::path, "Its key in PEM"},
     ConfigKey{"ctx", Type::number, "Tokens a conversation may hold, 0 for the model's own", 0,
               kMaxTokens},
-    ConfigKey{"threads", Type::number, "0 for one per usable CPU", 0, 4096},
+    ConfigKey{"threads", Type::number, "0 for one per usable CPU", 0, kMostThreads},
     ConfigKey{"parallel", Type::number, "Answers made at the same time, 64 with a model", 1, 4096},
     ConfigKey{"weights", Type::text,
               "Where they lie: ram, map (the mapped file), or auto: in memory if there is room"},
@@ -46,14 +47,15 @@ constexpr std::array kKeys = {
               kMaxReadDepth},
     ConfigKey{"ngram_keep_alive", Type::number,
               "Milliseconds after which a silent disk is kept awake, 0 for never", 0, 3'600'000},
-    ConfigKey{"drafts", Type::text, "Tokens guessed each round: auto, off, or 1 to 15"},
+    ConfigKey{"drafts", Type::text, "Tokens guessed each round: auto, off, or 1 to 15", 0, 15},
     ConfigKey{"draft_source", Type::text, "Where guesses come from: mtp, lookup or both"},
     ConfigKey{"draft_vocabulary", Type::path,
               "File of 32-bit ids that the draft block may guess; empty: the usual ones"},
     ConfigKey{"cache_ram", Type::text,
-              "Memory for conversations to go on from: auto, or a size as 2G, 0 for none"},
+              "Memory for conversations to go on from: auto, or a size as 2G, 0 for none", 0,
+              INT64_MAX},
     ConfigKey{"cache_dir", Type::path, "Folder where they survive a restart; empty: nowhere"},
-    ConfigKey{"cache_disk", Type::text, "Most that they take there, as 16G"},
+    ConfigKey{"cache_disk", Type::text, "Most that they take there, as 16G", 0, INT64_MAX},
     ConfigKey{"trace", Type::path, "Write what every round of the engine did, as JSON lines"},
     ConfigKey{"engine", Type::text, "process: a child that is restarted when it dies; or inside"},
     ConfigKey{"engine_silence_s", Type::number,
@@ -211,9 +213,16 @@ Result<json::value> checked(const ConfigKey& key, json::value value, const std::
   };
   switch (key.type) {
     case Type::text:
-    case Type::path:
-      if (!value.is_string()) return wrong("a string");
-      return value;
+    case Type::path: {
+      // Some words have numbers beside them: {"drafts": 3}.
+      json::error_code error;
+      const auto number = value.is_number() ? value.to_number<std::int64_t>(error) : -1;
+      if (key.most > 0 && value.is_number() && !error && number >= key.least && number <= key.most)
+        return json::value(std::to_string(number));
+      if (value.is_string()) return value;
+      if (key.most == 0) return wrong("a string");
+      return wrong(fmt::format("a string or a whole number from {} to {}", key.least, key.most));
+    }
     case Type::flag:
       if (!value.is_bool()) return wrong("true or false");
       return value;
@@ -222,6 +231,10 @@ Result<json::value> checked(const ConfigKey& key, json::value value, const std::
       const auto number = value.is_number() ? value.to_number<std::int64_t>(error) : -1;
       if (!value.is_number() || error || number < key.least || number > key.most) {
         return wrong(fmt::format("a whole number from {} to {}", key.least, key.most));
+      }
+      if (key.name == "ctx") {
+        if (const std::string what = context_size()(std::to_string(number)); !what.empty())
+          return fail(ErrorCode::invalid_argument, "{}: {}", place, what);
       }
       return json::value(number);
     }

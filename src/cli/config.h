@@ -31,7 +31,7 @@ struct ConfigKey {
   std::string_view name;
   Type type = Type::text;
   std::string_view help;
-  // Of numbers.
+  // Of numbers; of texts that may be numbers, too.
   std::int64_t least = 0, most = 0;
   bool secret = false;  // its value is not printed
 };

@@ -270,7 +270,14 @@ void register_drafts(CLI::App& app, Invocation& invocation) {
   add_model_option(*command, a->engine.model_path);
   add_engine_options(*command, a->engine);
   command->add_option("--arms", a->arms, "Settings of --drafts to compare (default off,auto)")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            DraftOptions options;
+            const Status status = set_drafts(options, text);
+            return status ? std::string() : status.error().message;
+          },
+          ""));
   command->add_option("--prompts", a->prompts,
                       "File with a conversation as JSON in each line (default: random tokens)");
   command->add_option("--limit", a->limit, "The first prompts only");

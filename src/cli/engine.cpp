@@ -53,6 +53,8 @@ void register_engine(CLI::App& app, Invocation& invocation) {
   add_engine_options(*engine, arguments->engine);
   engine->add_option("--parallel", arguments->engine.parallel, "Answers made at the same time");
   engine->add_option("--script", arguments->script, "Play this script instead of a model");
+  engine->add_flag("--trace-append", arguments->engine.trace_append,
+                   "The trace goes on behind that of an engine before");
   engine->add_option("--log-level", arguments->log_level, "How much goes to standard error");
   engine->add_option("--socket-fd", arguments->socket, "Open socket to the server");
   engine->callback([arguments, &invocation] {

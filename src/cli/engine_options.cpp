@@ -97,9 +97,12 @@ Status set_cache_ram(CacheOptions& options, std::string_view text) {
 }
 
 void add_engine_options(CLI::App& command, EngineOptions& options) {
-  command.add_option("--ctx", options.context,
-                     "Tokens that a conversation may hold (default: the model's own)");
-  command.add_option("--threads", options.threads, "Threads (default: usable CPUs)");
+  command
+      .add_option("--ctx", options.context,
+                  "Tokens that a conversation may hold (default: the model's own)")
+      ->check(CLI::Validator(context_size(), ""));
+  command.add_option("--threads", options.threads, "Threads (default: usable CPUs)")
+      ->check(CLI::Validator(whole_number_between(0, kMostThreads), ""));
   add_weights_option(command, options.residence);
   add_table_options(command, options.ngram_table);
   DraftOptions& drafts = options.drafts;

@@ -84,7 +84,8 @@ void register_logits(CLI::App& app, Invocation& invocation) {
                     "The slow float32 forward instead of the fast one");
   command->add_flag("--cell-width", arguments->options.cell_width,
                     "Select cells by llama.cpp's rule instead of HF's");
-  command->add_option("--threads", arguments->options.threads, "Threads (default: usable CPUs)");
+  command->add_option("--threads", arguments->options.threads, "Threads (default: usable CPUs)")
+      ->check(CLI::Validator(whole_number_between(0, kMostThreads), ""));
   command->add_option("--isa", arguments->options.isa,
                       "Instruction set: portable, avx2 or avx512 (default: the best)");
   command->callback([arguments, &invocation] {

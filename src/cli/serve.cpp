@@ -226,24 +226,27 @@ Result<EngineOptions> engine_options(const Config& config, const std::string& mo
   return options;
 }
 
+Status check_engine_kind(const Config& config) {
+  const std::string kind = config.text("engine");
+  if (kind == "inside" || kind == "process") return {};
+  return fail(ErrorCode::invalid_argument, "'engine' is '{}'; it must be process or inside", kind);
+}
+
 // The engine in this process, or a process for it.
 Result<std::unique_ptr<Engine>> open_engine(const Config& config, server::ServiceOptions& options) {
   STRATA_ASSIGN(const std::string model, model_or_default(config.text("model")));
-  const std::string kind = config.text("engine");
+  STRATA_TRY(check_engine_kind(config));
   STRATA_ASSIGN(const EngineOptions inside, engine_options(config, model));
-  if (kind == "inside") {
+  if (config.text("engine") == "inside") {
     if (!config.text("script").empty()) {
       return fail(ErrorCode::invalid_argument, "a script is played by an engine process only");
     }
     return Engine::open(real_files(), inside);
   }
-  if (kind != "process") {
-    return fail(ErrorCode::invalid_argument, "'engine' is '{}'; it must be process or inside",
-                kind);
-  }
   server::EngineProcessOptions process;
   process.program = "/proc/self/exe";
   process.arguments = child_arguments(config, model);
+  if (!config.text("trace").empty()) process.again = {"--trace-append"};
   process.model_path = model;
   process.silence = std::chrono::seconds(config.number("engine_silence_s"));
   process.auto_load = !config.flag("manual_load");
@@ -305,9 +308,19 @@ Result<int> run_serve(const ConfigArguments& arguments) {
   return tl::unexpected<Error>(status.error());
 }
 
+// What 'serve' would refuse before it starts anything.
+Status check_values(const Config& config) {
+  STRATA_TRY(set_log_level(config.text("log_level")));
+  STRATA_TRY(check_engine_kind(config));
+  STRATA_TRY(engine_options(config, ""));
+  return {};
+}
+
 Result<int> run_config(const ConfigArguments& arguments) {
   const auto config = load_config(arguments);
   if (!config) return usage_error(config.error().message);
+  if (const Status status = check_values(*config); !status)
+    return usage_error(status.error().message);
   fmt::print("{}", config->printed());
   return 0;
 }

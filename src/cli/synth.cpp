@@ -115,7 +115,8 @@ void register_synth(CLI::App& app, Invocation& invocation) {
   command->add_flag("--draft-block", options.draft_block,
                     "With a draft (MTP) block behind the layers");
   command->add_option("--seed", options.seed, "The same seed gives the same bytes (default 1)");
-  command->add_option("--threads", arguments->threads, "Threads (default: usable CPUs)");
+  command->add_option("--threads", arguments->threads, "Threads (default: usable CPUs)")
+      ->check(CLI::Validator(whole_number_between(0, kMostThreads), ""));
   command->callback([arguments, used, &invocation] {
     SynthOptions& chosen = arguments->options;
     if (used->count() == 0) chosen.used = std::min(chosen.used, chosen.experts);

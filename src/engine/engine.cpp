@@ -333,7 +333,7 @@ Result<std::unique_ptr<Engine>> Engine::open(FileSystem& files, const EngineOpti
   STRATA_ASSIGN(parts.backend,
                 make_cpu_backend(parts.network.shape(parts.drafts.has_value()), options.threads));
   if (!options.trace_path.empty()) {
-    STRATA_ASSIGN(parts.trace, Trace::open(files, options.trace_path));
+    STRATA_ASSIGN(parts.trace, Trace::open(files, options.trace_path, options.trace_append));
   }
   EngineFacts facts = facts_of(parts.network, parts.tokenizer, *parts.backend, options);
   facts.drafts = drafts_in_words(options.drafts, parts.drafts.has_value());

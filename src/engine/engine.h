@@ -218,7 +218,8 @@ struct EngineOptions {
   Residence residence = Residence::automatic;  // of all other weights
   DraftOptions drafts;
   CacheOptions cache;
-  std::string trace_path;  // JSON lines of every round (docs/trace.md); empty: none
+  std::string trace_path;     // JSON lines of every round (docs/trace.md); empty: none
+  bool trace_append = false;  // behind those of an engine before
   // For tests: bytes of memory that are free, in the machine's place.
   std::function<std::uint64_t()> test_memory;
 };

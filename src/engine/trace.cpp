@@ -24,8 +24,18 @@ constexpr std::size_t kWriteBytes = 1 << 16;
 
 }  // namespace
 
-Result<std::unique_ptr<Trace>> Trace::open(FileSystem& files, const std::string& path) {
-  STRATA_ASSIGN(auto file, files.create(path));
+Result<std::unique_ptr<Trace>> Trace::open(FileSystem& files, const std::string& path,
+                                           bool append) {
+  bool cut = false;  // the engine before was killed in the middle of a line
+  if (append) {
+    if (const auto before = files.open(path); before && (*before)->size() > 0) {
+      std::byte last{};
+      STRATA_TRY((*before)->read_exact((*before)->size() - 1, std::span(&last, 1)));
+      cut = last != std::byte{'\n'};
+    }
+  }
+  STRATA_ASSIGN(auto file, append ? files.append(path) : files.create(path));
+  if (cut) STRATA_TRY(file->write(std::as_bytes(std::span("\n", 1))));
   return std::unique_ptr<Trace>(new Trace(std::move(file)));
 }
 

@@ -14,7 +14,9 @@ namespace strata {
 
 class Trace {
  public:
-  static Result<std::unique_ptr<Trace>> open(FileSystem& files, const std::string& path);
+  // Anew, or behind what an engine before has left.
+  static Result<std::unique_ptr<Trace>> open(FileSystem& files, const std::string& path,
+                                             bool append = false);
   ~Trace();
 
   struct Round {

@@ -188,6 +188,7 @@ class Supervisor final : public EngineProcess {
   std::size_t unsent_at_ = 0;
   Clock::time_point heard_, pinged_;
   std::uint64_t ping_ = 0;
+  bool started_ = false;   // an engine was, before
   bool answered_ = false;  // this engine has brought an answer to its end
   milliseconds backoff_{0};
   std::thread thread_;
@@ -208,6 +209,8 @@ Status Supervisor::spawn() {
   fcntl(ours.get(), F_SETFL, O_NONBLOCK);
   std::vector<std::string> words = {options_.program};
   words.insert(words.end(), options_.arguments.begin(), options_.arguments.end());
+  if (std::exchange(started_, true))
+    words.insert(words.end(), options_.again.begin(), options_.again.end());
   words.push_back("--socket-fd");
   words.push_back(std::to_string(kChildSocket));
   std::vector<char*> argv;

@@ -31,12 +31,14 @@ inline constexpr int kMaxRuns = 3;
 struct EngineProcessOptions {
   std::string program;                 // path; run as `program arguments... --socket-fd 3`
   std::vector<std::string> arguments;  // "engine", "--model", ...
+  std::vector<std::string> again;      // further arguments of every start but the first
   std::string model_path;              // for the tokenizer and the metadata
   std::uint32_t queue_limit = 256;     // requests that may be on their way, beside the running ones
   std::chrono::milliseconds start_time{900'000};  // until the engine is ready
   std::chrono::milliseconds ping_time{1'000};     // between two pings
   std::chrono::milliseconds silence{20'000};      // without any byte from the engine: it is killed
-  std::chrono::milliseconds quit_time{5'000};     // at the end, before it is killed
+  // At the end, before it is killed: it writes conversations for at most 20 s.
+  std::chrono::milliseconds quit_time{25'000};
   std::chrono::milliseconds backoff_first{500}, backoff_most{30'000};
   bool auto_load = true;                   // a request loads what was unloaded
   std::chrono::milliseconds idle_time{0};  // without a request: it is unloaded; 0: never

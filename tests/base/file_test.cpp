@@ -120,6 +120,16 @@ TEST_P(FileTest, CreateTruncatesAndRenameReplaces) {
   EXPECT_EQ(files().read_text(path("b")).value(), "new");
 }
 
+TEST_P(FileTest, AppendsBehindWhatIsThere) {
+  for (const char* piece : {"one", "two", ""}) {
+    auto file = files().append(path("log"));
+    ASSERT_TRUE(file);
+    ASSERT_TRUE((*file)->write(std::as_bytes(std::span(std::string_view(piece)))));
+    ASSERT_TRUE((*file)->finish());
+  }
+  EXPECT_EQ(files().read_text(path("log")).value(), "onetwo");
+}
+
 TEST_P(FileTest, OpenFilesKeepTheContentThatARenameReplaced) {
   write_file(files(), path("a"), "one");
   auto file = files().open(path("a"));

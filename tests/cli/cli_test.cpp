@@ -219,6 +219,12 @@ TEST_F(Program, numbers_and_words_outside_their_range_exit_with_2) {
       {"tokenize", "a text (-p TEXT) or a file (-f FILE) is required"},
       {"run -p a -m ''", "--model: the model path is empty"},
       {"tokenize -p a -m ''", "--model: the model path is empty"},
+      {"run -p a --threads 100000", "--threads: '100000' is no whole number from 0 to 4096"},
+      {"bench --threads 100000", "--threads: '100000' is no whole number from 0 to 4096"},
+      {"logits -p a --threads -1", "--threads: '-1' is no whole number from 0 to 4096"},
+      {"run -p a --ctx 63",
+       "--ctx: '63' is no size of a context: 0 is the model's own, and less than 64 tokens hold no "
+       "conversation"},
   };
   for (const auto& [arguments, sentence] : sentences) {
     const Outcome r = run(arguments);

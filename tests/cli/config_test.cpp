@@ -84,6 +84,37 @@ TEST_F(ConfigTest, PathsOfTheFileAreMeantFromItsFolder) {
   EXPECT_EQ(line_of(run("config --model x.gguf"), "model"), "model \"x.gguf\" flag");
 }
 
+TEST_F(ConfigTest, WordsThatMayBeNumbers) {
+  const std::string out =
+      run("config --config " + file(R"({"drafts":3,"cache_ram":0,"cache_disk":1073741824})"));
+  EXPECT_EQ(line_of(out, "drafts"), "drafts \"3\" config");
+  EXPECT_EQ(line_of(out, "cache_ram"), "cache_ram \"0\" config");
+  EXPECT_EQ(line_of(out, "cache_disk"), "cache_disk \"1073741824\" config");
+}
+
+// 'strata config' says what 'strata serve' would say.
+TEST_F(ConfigTest, ValuesAreCheckedAsServeDoes) {
+  const std::pair<const char*, const char*> table[] = {
+      {"--cache-ram lots", "lots"},
+      {"--cache-disk 5X", "5X"},
+      {"--drafts 16", "must be auto, off or 1 to 15"},
+      {"--draft-source tea", "tea"},
+      {"--weights heavy", "heavy"},
+      {"--engine elsewhere", "must be process or inside"},
+      {"--ctx 1", "less than 64 tokens hold no conversation"},
+      {"--threads 100000", "from 0 to 4096"},
+      {"--log-level loud", "loud"},
+  };
+  for (const auto& [arguments, sentence] : table) {
+    for (const char* command : {"config ", "serve --port 0 "}) {
+      EXPECT_THAT(run(std::string(command) + arguments), HasSubstr(sentence)) << command;
+      EXPECT_EQ(code_, 2) << command << arguments;
+    }
+  }
+  EXPECT_EQ(line_of(run("config --ctx 64"), "ctx"), "ctx 64 flag");
+  EXPECT_EQ(line_of(run("config --ctx 0"), "ctx"), "ctx 0 flag");
+}
+
 TEST_F(ConfigTest, RefusesWithNameAndPlace) {
   const std::pair<const char*, const char*> table[] = {
       {R"({"prot":1})", "unknown key 'prot'"},
@@ -93,6 +124,10 @@ TEST_F(ConfigTest, RefusesWithNameAndPlace) {
       {R"({"mcp_servers":{}})", "is not supported"},
       {R"({"port":"x"})", "must be a whole number from 0 to 65535"},
       {R"({"port":65536})", "'port' in"},
+      {R"({"drafts":16})", "must be a string or a whole number from 0 to 15"},
+      {R"({"drafts":true})", "must be a string or a whole number"},
+      {R"({"host":3})", "must be a string"},
+      {R"({"ctx":63})", "less than 64 tokens"},
       {R"({"port":1.5})", "must be a whole number"},
       {R"({"parallel":0})", "must be a whole number from 1 to 4096"},
       {R"({"fit_max_tokens":1})", "must be true or false"},

@@ -73,7 +73,7 @@ TEST_F(DraftsCommand, random_prompts_and_an_oracle) {
 TEST_F(DraftsCommand, refuses_arms_that_are_none) {
   for (const char* arm : {"16", "-1", "on", "1.5", "off,never"}) {
     const Outcome r = drafts(std::string("--arms=") + arm);
-    EXPECT_NE(r.code, 0) << arm;
+    EXPECT_EQ(r.code, 2) << arm;
     EXPECT_THAT(r.error,
                 AllOf(StartsWith("strata: "), HasSubstr("it must be auto, off or 1 to 15")))
         << arm;

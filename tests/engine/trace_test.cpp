@@ -127,6 +127,25 @@ TEST(Trace, WhatWasSaidStandsThereAfterFlush) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(Trace, GoesOnBehindWhatAnEngineBeforeHasLeft) {
+  MemoryFileSystem files;
+  for (const bool append : {true, true, false, true}) {
+    auto trace = Trace::open(files, "t", append);
+    ASSERT_TRUE(trace);
+    (*trace)->round({1, 1, 1, 0, 0, 0});
+  }
+  EXPECT_EQ(lines_of(files, "t").size(), 2u) << "the third one began anew";
+  // One that was killed in the middle of a line.
+  Bytes bytes = files.get("t").value();
+  bytes.resize(bytes.size() - 9);
+  files.put("t", std::move(bytes));
+  (*Trace::open(files, "t", true))->round({1, 1, 1, 0, 0, 0});
+  const Bytes mended = files.get("t").value();
+  const std::string text(reinterpret_cast<const char*>(mended.data()), mended.size());
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
+  EXPECT_TRUE(parse_json(text.substr(text.rfind("\n{") + 1), "the last line"));
+}
+
 TEST(Trace, AFullDiskEndsTheTraceAndNothingElse) {
   MemoryFileSystem memory;
   int writes = 0;
