@@ -26,6 +26,7 @@ class Conversations {
   // Asks the disk for the prompt's beginning, if it has much more of it than memory; else null.
   std::unique_ptr<ConversationLoad> load(std::span<const TokenId> prompt,
                                          std::function<void()> wake);
+  bool keeps_any() const { return store_.limit() > 0; }
   std::uint32_t cached(std::span<const TokenId> prompt) const { return store_.longest(prompt); }
   struct Start {
     Sequence sequence;

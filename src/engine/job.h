@@ -34,7 +34,9 @@ struct Job {
   std::uint32_t read = 0;            // tokens that stand in the caches
   std::optional<Sequence> sequence;  // once it runs
   std::unique_ptr<ConversationLoad> load;
-  bool loading = false;             // it waits for the disk
+  bool loading = false;             // it waits for the disk, or for another request's prompt
+  RequestId joined = 0;             // whose prompt begins as this one's and is being read; 0: none
+  std::uint32_t join_at = 0;        // how far it must have got
   bool starved = false;             // there is no memory for it until another ends
   std::uint32_t reserved = 0;       // tokens that it has memory for
   std::vector<std::uint32_t> cuts;  // positions where a prompt's window ends, ascending

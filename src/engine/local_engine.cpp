@@ -216,7 +216,7 @@ void LocalEngine::rest(Lock& lock) {
     return stopping_ || !errands_.empty() || next_waiting() ||
            std::any_of(
                running.begin(), running.end(),
-               [](const auto& job) { return !job->loading || job->cancelled || loaded(*job); }) ||
+               [&](const auto& job) { return !job->loading || job->cancelled || loaded(*job); }) ||
            std::any_of(waiting.begin(), waiting.end(), is_cancelled);
   };
   while (!wake_.wait_for(lock, kIdle, needed)) {
@@ -245,9 +245,47 @@ void LocalEngine::drop_cancelled(Lock& lock) {
   for (const RequestId id : scheduler_.cancelled()) finish(lock, id, FinishReason::cancelled);
 }
 
-// Whether the disk has given a job its beginning, and it may try to start from it.
-bool LocalEngine::loaded(const Job& job) {
-  return job.loading && !job.starved && job.load->ready();
+// Whether the disk or another request has a job's beginning ready, and it may try to start from it.
+bool LocalEngine::loaded(const Job& job) const {
+  if (!job.loading || job.starved) return false;
+  if (job.load) return job.load->ready();
+  const auto& running = scheduler_.running();
+  const auto reader = std::find_if(running.begin(), running.end(),
+                                   [&](const auto& other) { return other->id == job.joined; });
+  return reader == running.end() || (*reader)->read >= job.join_at;
+}
+
+// Several requests come at once with one long beginning, or one with several answers: the first
+// reads it, and the others begin where it takes a checkpoint. They have their places meanwhile, and
+// none is later than it would be if all of them shared the time for reading. False: nobody reads
+// anything of this prompt that is worth it.
+bool LocalEngine::join(Job& job) const {
+  constexpr std::uint32_t kLeast = 256;  // tokens that it must save
+  if (job.request.prompt_logprobs || !conversations_->keeps_any()) return false;
+  const auto prompt = std::span<const TokenId>(job.tokens).first(job.prompt);
+  const std::uint32_t cached = conversations_->cached(prompt);
+  std::uint32_t best = cached + kLeast - 1;
+  job.joined = 0;
+  for (const auto& reader : scheduler_.running()) {
+    if (!reader->sequence || reader->decoding() || reader->cancelled) continue;
+    // A short prompt goes before long ones and must not wait for one.
+    const std::uint32_t chunk = options_.prompt_chunk;
+    if (job.prompt - cached <= chunk && reader->is_long.value_or(reader->prompt > chunk)) continue;
+    const auto other = std::span<const TokenId>(reader->tokens).first(reader->prompt);
+    const auto common =
+        static_cast<std::uint32_t>(std::ranges::mismatch(prompt, other).in1 - prompt.begin());
+    const auto offer = [&](std::uint32_t checkpoint, std::uint32_t when) {
+      if (checkpoint <= best || checkpoint > common || checkpoint >= job.prompt ||
+          when <= reader->read)
+        return;
+      best = checkpoint;
+      job.joined = reader->id;
+      job.join_at = when;
+    };
+    for (const std::uint32_t cut : reader->cuts) offer(cut, cut);
+    if (reader->tail > 0) offer(reader->prompt - reader->tail, reader->prompt);
+  }
+  return job.joined != 0;
 }
 
 // Nobody overtakes those for which there is no memory.
@@ -276,7 +314,7 @@ void LocalEngine::start_waiting(Lock& lock) {
     lock.lock();
     job->admitted = monotonic_seconds();
     job->completion.queue_seconds = job->admitted - job->submitted;
-    if (load) {
+    if (load || join(*job)) {
       job->load = std::move(load);
       job->loading = true;
       scheduler_.start();
@@ -295,12 +333,14 @@ void LocalEngine::start_waiting(Lock& lock) {
   }
 }
 
-// What the disk gave: those requests start now.
+// What the disk or another request gave: those start now.
 void LocalEngine::collect_loads(Lock& lock) {
   std::vector<Job*> ready;
   for (const auto& job : scheduler_.running())
     if (loaded(*job)) ready.push_back(job.get());
   for (Job* job : ready) {
+    // Whoever read for them is gone: the next one reads, for the others behind it.
+    if (!job->load && join(*job)) continue;
     lock.unlock();
     const Status status = begin(*job);
     job->starved = !status && status.error().code == ErrorCode::unavailable;
@@ -334,6 +374,13 @@ Status LocalEngine::begin(Job& job) {
     STRATA_ASSIGN(start.sequence, forward_.new_sequence());
   } else {
     STRATA_ASSIGN(start, conversations_->start(prompt, job.load.get()));
+    if (job.load && start.from_disk == 0) {
+      // The disk's point was no good: there are more pages to be written than room was found for.
+      start = {};
+      job.load.reset();
+      STRATA_TRY(find_room(job));
+      STRATA_ASSIGN(start, conversations_->start(prompt, nullptr));
+    }
   }
   STRATA_TRY(start.sequence.reserve(job.prompt + job.limit));
   job.reserved = job.prompt + job.limit;

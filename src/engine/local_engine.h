@@ -50,7 +50,8 @@ class LocalEngine final : public Engine {
   void run_errands(Lock& lock);
   void post(std::function<void()> errand);
   void drop_cancelled(Lock& lock);
-  static bool loaded(const Job& job);
+  bool loaded(const Job& job) const;
+  bool join(Job& job) const;
   Job* next_waiting();
   void start_waiting(Lock& lock);
   void report_queue(Lock& lock);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 
 #include "tests/engine/answers.h"
 #include "tests/engine/conversation_fixture.h"
@@ -150,6 +152,39 @@ TEST_F(Memory, WhatCameFromTheDiskWaitsForOthersToo) {
   const Completion done = two->wait();
   EXPECT_EQ(done.reason, FinishReason::length);
   EXPECT_GT(done.cached_disk_tokens, 200u);
+}
+
+// A beginning that the disk turns out not to have is not counted as had: what was to be written
+// after it has no room, and the request says so instead of taking it.
+TEST_F(Memory, WhatTheDiskHasOnlyInDamagedFilesNeedsRoom) {
+  const conversations::TemporaryFolder folder;
+  EngineOptions options;
+  options.cache.folder = folder.path();
+  options.cache.ram_bytes = 64 * kMiB;
+  Request next = request(1640);
+  {
+    const auto engine = open(options);
+    Request first = request(1610);
+    next.prompt = next.prompt + run(*engine, first).tokens + std::vector<TokenId>{11};
+    next.max_tokens = 20;
+  }
+  const auto total = static_cast<std::uint32_t>(next.prompt.size()) + next.max_tokens;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    if (entry.path().extension() != ".page") continue;
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-1, std::ios::end);
+    file.put('\x55');
+  }
+  const auto engine = open(options);
+  // Room for what comes after the beginning, and not for all of it.
+  free_ = needed(*engine, total) / 2;
+  const Completion done = run(*engine, next).completion;
+  EXPECT_EQ(done.reason, FinishReason::error);
+  EXPECT_EQ(done.error.code, ErrorCode::exhausted) << done.error.message;
+  free_ = 1024 * kMiB;
+  const Answer answer = run(*engine, next);
+  EXPECT_EQ(answer.completion.reason, FinishReason::length);
+  EXPECT_EQ(answer.completion.cached_disk_tokens, 0u);
 }
 
 }  // namespace
