@@ -116,7 +116,10 @@ Result<std::vector<std::vector<TokenId>>> read_prompts(const DraftsArguments& ar
                                                        Engine& engine) {
   constexpr std::uint64_t kMostBytes = 64 << 20;
   STRATA_ASSIGN(const std::string text, real_files().read_text(arguments.prompts, kMostBytes));
-  STRATA_ASSIGN(const auto service, server::Service::create(engine));
+  // Only prompts are wanted of it, as an evaluation would have them.
+  server::ServiceOptions options;
+  options.parity = true;
+  STRATA_ASSIGN(const auto service, server::Service::create(engine, std::move(options)));
   std::vector<std::vector<TokenId>> prompts;
   std::size_t at = 0;
   while (at < text.size() && (arguments.limit == 0 || prompts.size() < arguments.limit)) {

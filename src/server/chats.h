@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
+#include "base/serial_worker.h"
 #include "server/answer_json.h"
 #include "server/chat_store.h"
-#include "base/serial_worker.h"
 
 namespace strata::server {
 

@@ -11,12 +11,12 @@
 #include <string>
 #include <string_view>
 
+#include "base/serial_worker.h"
 #include "server/answer_json.h"
 #include "server/openai_chat.h"
 #include "server/request_fields.h"
 #include "server/response_events.h"
 #include "server/response_store.h"
-#include "base/serial_worker.h"
 
 namespace strata::server {
 

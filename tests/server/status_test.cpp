@@ -402,6 +402,12 @@ TEST_F(StatusTest, WhatItCannotDoIs501) {
   }
 }
 
+ServiceOptions saving_slots() {
+  ServiceOptions options;
+  options.slot_save_path = "/slots-folder";
+  return options;
+}
+
 TEST_F(StatusTest, SlotActionsAreChecked) {
   const auto status = [&](const std::string& path, const std::string& body) {
     return client().post("/slots/" + path, body).status;
@@ -410,7 +416,7 @@ TEST_F(StatusTest, SlotActionsAreChecked) {
   EXPECT_EQ(nowhere.status, 501u);
   EXPECT_THAT(error_of(nowhere), HasSubstr("--slot-save-path"));
   EXPECT_EQ(status("1?action=restore", R"({"filename":"a.bin"})"), 501u);
-  serve_again({.slot_save_path = "/slots-folder"});
+  serve_again(saving_slots());
   EXPECT_EQ(status("0?action=save", R"({"filename":"../../x"})"), 400u);
   EXPECT_EQ(status("0?action=save", R"({"filename":5})"), 400u);
   EXPECT_EQ(status("0?action=save", "{}"), 400u);
@@ -425,7 +431,7 @@ TEST_F(StatusTest, SlotActionsAreChecked) {
 }
 
 TEST_F(StatusTest, SlotsHoldWhatWasAnsweredInThemLast) {
-  serve_again({.slot_save_path = "/slots-folder"});
+  serve_again(saving_slots());
   engine_->script({{.text = "</think>\n\nOne."}});
   ASSERT_EQ(chat("").status, 200u);
   std::vector<TokenId> told = engine_->request(0).prompt;
@@ -489,7 +495,7 @@ TEST_F(StatusTest, SlotsHoldWhatWasAnsweredInThemLast) {
 }
 
 TEST_F(StatusTest, ASlotInWhichAnAnswerRunsIsLeftAlone) {
-  serve_again({.slot_save_path = "/slots-folder"});
+  serve_again(saving_slots());
   engine_->script({{.text = "word ", .pace = 1ms, .endless = true}});
   RawClient one = client();
   const std::string text = body(R"("stream":true)");
