@@ -185,6 +185,15 @@ await checks.run('stop ends the answer and keeps what was written', () =>
     await page.keyboard.press('Escape');
     await idle(page);
     assert.equal(await page.locator('.answer').getByText('Stopped.').count(), 2);
+    // And before the server has said a word: nothing goes on unseen.
+    await ask(page, 'endless please, once more', { wait: false });
+    await page.keyboard.press('Escape');
+    await idle(page);
+    assert.equal(await page.locator('.answer').getByText('Stopped.').count(), 3);
+    for (const end = Date.now() + kPatience; ; await page.waitForTimeout(100)) {
+      if (!(await (await fetch(`${server.url}/status`)).json()).busy) break;
+      assert.ok(Date.now() < end, 'an answer goes on after it was stopped');
+    }
   }));
 
 await checks.run('regenerate and edit make branches that can be chosen, and they are kept', () =>

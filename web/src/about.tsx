@@ -205,7 +205,7 @@ export function About() {
             <h2>Settings in force</h2>
             <div class="two">
               <SettingsTable title="What changes answers" settings={server.defaults} />
-              <SettingsTable title="What changes the speed" settings={server.engine.settings} />
+              <SettingsTable title="What changes the speed, and where chats are kept" settings={server.engine.settings} />
             </div>
           </section>
         )}

@@ -135,6 +135,11 @@ export class AnswerRun {
   async stop(): Promise<void> {
     if (this.over || this.stopping) return;
     this.stopping = true;
+    // A response that runs in the background is not stopped by leaving it: its name is needed.
+    for (let tries = 0; this.node.response === undefined && tries < 50; tries += 1) {
+      await sleep(100);
+      if (this.over) return;
+    }
     const id = this.node.response;
     if (id === undefined) return this.abort.abort();
     try {

@@ -159,20 +159,22 @@ export async function openChat(id: string): Promise<void> {
       if (node.state === 'running') follow(chat, node);
     }
   } catch (error) {
-    if (error instanceof ApiError && error.status === 401) return; // afterKey() tries again
+    if (error instanceof ApiError && error.status === 401) return; // changeKey() tries again
     complain(error, 'The chat could not be opened');
     if (current.get().id === id || current.get().id === undefined) startChat();
   }
 }
 
-// With another key there are other chats.
-export async function afterKey(): Promise<void> {
+// With another key there are other chats. `known` is there when the server takes the key; a
+// question may be asked meanwhile, and stays.
+export async function changeKey(known: Promise<void>): Promise<void> {
+  const id = chatInAddress();
   opened.clear();
   serverKeepsChats.set(true);
+  if (current.get().id !== undefined) current.set(freshChat());
+  await known;
   await refreshList();
-  const id = chatInAddress();
-  if (id !== undefined) await openChat(id);
-  else startChat();
+  if (id !== undefined && Object.keys(current.get().content.nodes).length === 0) await openChat(id);
 }
 
 // ---- saving

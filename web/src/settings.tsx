@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { apiKey, prefer, preferences, setApiKey } from './preferences';
 import { forgetFacts, props, refreshFacts, status } from './api';
-import { afterKey, changeSettings, current, place, refreshList, revision, say, serverKeepsChats, startChat } from './chats';
+import { changeKey, changeSettings, current, place, refreshList, revision, say, serverKeepsChats, startChat } from './chats';
 import { Action } from './message';
 import { useSignal } from './signal';
 
@@ -89,8 +89,7 @@ export function KeyForm({ onDone }: { onDone: () => void }) {
     }
     setWrong(false);
     forgetFacts();
-    await refreshFacts();
-    await afterKey();
+    await changeKey(refreshFacts());
     say('The key is kept in this browser.');
     onDone();
   };
