@@ -12,6 +12,7 @@ case "${1:-}" in
   --list)
     echo openai-client
     echo anthropic-client
+    echo structure
     echo ai-sdk
     echo python-clients
     echo blackbox
@@ -30,6 +31,7 @@ case "${1:-}" in
     ;;
   openai-client) exec node tests/e2e/openai_client.mjs ;;
   anthropic-client) exec node tests/e2e/anthropic_client.mjs ;;
+  structure) exec node tests/e2e/structure.mjs ;;
   ai-sdk) exec node tests/e2e/ai_sdk.mjs ;;
   python-clients) exec .venv/bin/python tests/e2e/python_clients.py ;;
   blackbox) exec node tests/e2e/blackbox.mjs ;;

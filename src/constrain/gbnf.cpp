@@ -16,6 +16,7 @@ namespace {
 using Expr = Grammar::Expr;
 
 constexpr std::size_t kMaxGroups = 200;  // inside each other
+constexpr std::size_t kMaxNested = 8;
 constexpr std::size_t kMaxSchemaDepth = 256;
 
 bool is_digit(char c) {
@@ -28,9 +29,11 @@ bool is_name(char c) {
 
 class Parser {
  public:
-  Parser(std::string_view text, const TokenNames& names) : text_(text), names_(names) {}
+  Parser(std::string_view text, const TokenNames& names, Grammar& grammar, std::size_t depth = 0)
+      : text_(text), names_(names), grammar_(grammar), depth_(depth) {}
 
-  Result<Grammar> parse() {
+  // The rule 'root'.
+  Result<Expr> parse() {
     skip(true);
     while (!at_end()) {
       STRATA_TRY(rule());
@@ -46,8 +49,7 @@ class Parser {
       at_ = it.used_at;
       return error("the rule '{}' is used but not defined; add a line '{} ::= ...'", name, name);
     }
-    grammar_.set_root(grammar_.call(root->second.rule));
-    return std::move(grammar_);
+    return grammar_.call(root->second.rule);
   }
 
  private:
@@ -408,8 +410,13 @@ class Parser {
       STRATA_ASSIGN(const boost::json::value schema, json());
       return placed(json_fields(grammar_, schema, {open, middle, close}));
     }
+    if (word == "grammar") {
+      STRATA_ASSIGN(const std::string inner, json_text());
+      if (depth_ >= kMaxNested) return error("more than {} grammars inside each other", kMaxNested);
+      return placed(Parser(inner, names_, grammar_, depth_ + 1).parse());
+    }
     at_ = begin;
-    return error("'%{}' is not one of %json %object %value %fields %regex %until", word);
+    return error("'%{}' is not one of %json %object %value %fields %regex %until %grammar", word);
   }
 
   Result<Expr> language(Result<Regular> regular) {
@@ -458,7 +465,8 @@ class Parser {
   const TokenNames& names_;
   std::size_t at_ = 0;
   std::size_t groups_ = 0;
-  Grammar grammar_;
+  Grammar& grammar_;
+  std::size_t depth_;
   std::map<std::string, Known, std::less<>> rules_;
 };
 
@@ -469,7 +477,10 @@ Result<Grammar> parse_gbnf(std::string_view text, const TokenNames& names) {
     return fail(ErrorCode::exhausted, "a grammar of {} bytes; at most {} are taken", text.size(),
                 kMaxGrammarBytes);
   }
-  return Parser(text, names).parse();
+  Grammar grammar;
+  STRATA_ASSIGN(const Grammar::Expr root, Parser(text, names, grammar).parse());
+  grammar.set_root(root);
+  return grammar;
 }
 
 }  // namespace strata::constrain

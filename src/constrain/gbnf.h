@@ -10,6 +10,7 @@
 //   %fields "OPEN" "MIDDLE" "CLOSE" { ... }      json_fields() of json_schema.h
 //   %regex "ECMA-262 pattern"   the whole of it
 //   %until "text"               any text without it
+//   %grammar "root ::= ..."     a whole grammar with rules of its own
 //
 // What stands in quotes behind a % is a JSON string. A line of a rule that does not end it (a '|',
 // a literal ...) may follow on the next lines.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/log.h"
+#include "constrain/gbnf.h"
 #include "engine/local_engine.h"
 #include "engine/model.h"
 
@@ -178,6 +179,10 @@ Status check_request(const Request& request, const EngineFacts& facts) {
       return fail(ErrorCode::invalid_argument, "a banned string of {} bytes; allowed is 1 to {}",
                   text.size(), kMaxBannedBytes);
     }
+  }
+  if (request.grammar.size() > constrain::kMaxGrammarBytes) {
+    return fail(ErrorCode::exhausted, "the constraint has {} bytes; at most {} are allowed",
+                request.grammar.size(), constrain::kMaxGrammarBytes);
   }
   STRATA_TRY(check_scores(request, facts));
   if (request.drafts.value_or(0) > kMaxDrafts) {

@@ -32,8 +32,8 @@
 
 namespace strata {
 
-// Applied in this order: biases of the request, penalties, DRY, banned strings (sampling_chain.h),
-// then top_k, top_p, min_p, temperature and the pick.
+// Applied in this order: biases of the request, penalties, DRY, banned strings, the grammar
+// (sampling_chain.h), then top_k, top_p, min_p, temperature and the pick.
 struct Sampling {
   float temperature = 0.0f;  // 0 = greedy (lowest id wins ties)
   std::int32_t top_k = 0;    // 0 = all
@@ -103,6 +103,11 @@ struct Request {
   // Texts that the answer must not hold: a token that would complete one is never picked. At most
   // kMaxBannedStrings, not empty, of kMaxBannedBytes at most.
   std::vector<std::string> banned_strings;
+  // What may be generated, all of it, thinking included: a grammar text (constrain/gbnf.h) of at
+  // most constrain::kMaxGrammarBytes; empty: anything. Stop ids come where the grammar can end, and
+  // the answer ends where nothing else can follow. A grammar that cannot be compiled fails the
+  // request with `invalid_argument`, `unsupported` or `exhausted` before its prompt is read.
+  std::string grammar;
   // How many alternatives Listener::chances reports for each generated token; absent: none at all.
   std::optional<std::uint32_t> logprobs;
   bool prompt_logprobs = false;  // also for the prompt's tokens; reads it in small windows
@@ -268,6 +273,9 @@ struct EngineCounters {
     std::uint64_t disk_misses = 0;  // files that could not be used
   } cache;
   std::uint64_t reserved_bytes = 0;  // of running requests
+  struct Grammars {
+    std::uint64_t compiled = 0, reused = 0, refused = 0, microseconds = 0;  // of compiling
+  } grammars;
 };
 
 // A conversation that was read, to be written to a file of its own, read back, or forgotten.

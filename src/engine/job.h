@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/answer_watch.h"
+#include "engine/constraints.h"
 #include "engine/conversation_files.h"
 #include "engine/draft_policy.h"
 #include "engine/engine.h"
@@ -34,7 +35,7 @@ struct Job {
   std::uint32_t read = 0;            // tokens that stand in the caches
   std::optional<Sequence> sequence;  // once it runs
   std::unique_ptr<ConversationLoad> load;
-  bool loading = false;             // it waits for the disk, or for another request's prompt
+  bool loading = false;             // it waits for the disk, its grammar, another request's prompt
   RequestId joined = 0;             // whose prompt begins as this one's and is being read; 0: none
   std::uint32_t join_at = 0;        // how far it must have got
   bool starved = false;             // there is no memory for it until another ends
@@ -42,6 +43,7 @@ struct Job {
   std::vector<std::uint32_t> cuts;  // positions where a prompt's window ends, ascending
   std::uint32_t tail = 0;           // last rows of the prompt, before which a checkpoint is taken
   std::optional<bool> is_long;      // more than a chunk of its prompt was to be read at first
+  std::shared_ptr<const PendingGrammar> grammar;  // until it starts; null: none
   SamplingChain chain;
   AnswerWatch watch;
 

@@ -67,6 +67,7 @@ LocalEngine::LocalEngine(Parts parts, EngineFacts facts, const EngineOptions& op
           forward_, *parts_.backend, options.cache,
           identity_of(parts_.network, *parts_.backend, parts_.drafts.has_value()))),
       scheduler_(options.parallel, options.prompt_chunk),
+      constraints_(parts_.tokenizer),
       worker_([this] { work(); }) {}
 
 LocalEngine::~LocalEngine() {
@@ -76,6 +77,7 @@ LocalEngine::~LocalEngine() {
   }
   wake_.notify_all();
   worker_.join();
+  constraints_.stop();
 }
 
 // --- from any thread ----------------------------------------------------------------------------
@@ -91,6 +93,8 @@ Result<RequestId> LocalEngine::submit(Request request, std::shared_ptr<Listener>
   job->tokens = std::move(request.prompt);
   job->chain = SamplingChain(request, prompt, token_bytes_);
   job->watch = AnswerWatch(request, parts_.tokenizer);
+  if (!request.grammar.empty())
+    job->grammar = constraints_.compile(request.grammar, [this] { wake_worker(); });
   job->request = std::move(request);
   job->listener = std::move(listener);
   job->submitted = monotonic_seconds();
@@ -107,6 +111,13 @@ Result<RequestId> LocalEngine::submit(Request request, std::shared_ptr<Listener>
   }
   wake_.notify_all();
   return id;
+}
+
+void LocalEngine::wake_worker() {
+  {
+    const std::lock_guard lock(mutex_);
+  }  // so that it hears it if it is about to wait
+  wake_.notify_all();
 }
 
 void LocalEngine::cancel(RequestId id) {
@@ -160,6 +171,7 @@ EngineCounters LocalEngine::counters() const {
   EngineCounters counters = counters_;
   counters.running = static_cast<std::uint32_t>(scheduler_.running().size());
   counters.waiting = static_cast<std::uint32_t>(scheduler_.waiting().size());
+  counters.grammars = constraints_.counters();
   for (const Block& block : parts_.network.blocks)
     if (block.ngram) counters.ngram_tables.push_back(block.ngram_table->stats());
   return counters;
@@ -245,10 +257,16 @@ void LocalEngine::drop_cancelled(Lock& lock) {
   for (const RequestId id : scheduler_.cancelled()) finish(lock, id, FinishReason::cancelled);
 }
 
+// What it starts from is not there yet: its beginning on the disk, its grammar.
+bool LocalEngine::waits(const Job& job) {
+  return (job.load && !job.load->ready()) || (job.grammar && !job.grammar->ready());
+}
+
 // Whether the disk or another request has a job's beginning ready, and it may try to start from it.
 bool LocalEngine::loaded(const Job& job) const {
   if (!job.loading || job.starved) return false;
-  if (job.load) return job.load->ready();
+  if (waits(job)) return false;
+  if (job.load) return true;
   const auto& running = scheduler_.running();
   const auto reader = std::find_if(running.begin(), running.end(),
                                    [&](const auto& other) { return other->id == job.joined; });
@@ -304,17 +322,12 @@ void LocalEngine::start_waiting(Lock& lock) {
     const auto prompt = std::span<const TokenId>(job->tokens).first(job->prompt);
     std::unique_ptr<ConversationLoad> load;
     if (!job->request.prompt_logprobs) {
-      load = conversations_->load(prompt, [this] {
-        {
-          const std::lock_guard inner(mutex_);
-        }  // so that whoever is about to wait hears it
-        wake_.notify_all();
-      });
+      load = conversations_->load(prompt, [this] { wake_worker(); });
     }
     lock.lock();
     job->admitted = monotonic_seconds();
     job->completion.queue_seconds = job->admitted - job->submitted;
-    if (load || join(*job)) {
+    if (load || join(*job) || waits(*job)) {
       job->load = std::move(load);
       job->loading = true;
       scheduler_.start();
@@ -367,6 +380,7 @@ void LocalEngine::report_queue(Lock& lock) {
 // A sequence for the job, with memory for all that it may become. `unavailable`: others must end
 // first.
 Status LocalEngine::begin(Job& job) {
+  if (job.grammar) STRATA_TRY(constrain(job));
   const auto prompt = std::span<const TokenId>(job.tokens).first(job.prompt);
   STRATA_TRY(find_room(job));
   Conversations::Start start;
@@ -395,6 +409,14 @@ Status LocalEngine::begin(Job& job) {
   job.read = start.cached;
   job.listener->started(start.cached);
   if (start.cached > 0) job.listener->progress(start.cached, job.prompt);
+  return {};
+}
+
+Status LocalEngine::constrain(Job& job) const {
+  auto grammar = job.grammar->result();
+  if (!grammar) return with_context(grammar.error(), "the constraint of the answer");
+  if (!job.chain.constrained())
+    job.chain.constrain(constrain::Matcher(std::move(*grammar), job.request.stop_ids));
   return {};
 }
 
@@ -501,11 +523,20 @@ void LocalEngine::guess(Round& round) {
   for (Job* job : decoding)
     if (!guess_forced(*job)) open.push_back(job);
   if (drafter_.may_draft() && !open.empty()) drafter_.guess(open);
+  for (Job* job : open) drop_forbidden(*job);
   for (Job* job : decoding) {
     round.trial = round.trial || job->guesses.trial;
     job->window.assign(1, job->tokens.back());
     job->window.insert(job->window.end(), job->guesses.tokens.begin(), job->guesses.tokens.end());
   }
+}
+
+// Guesses that the grammar does not allow are wrong for certain.
+void LocalEngine::drop_forbidden(Job& job) {
+  Guesses& guesses = job.guesses;
+  const std::size_t allowed = job.chain.allowed(guesses.tokens);
+  guesses.tokens.resize(allowed);
+  if (guesses.kinds.size() > allowed) guesses.kinds.resize(allowed);
 }
 
 // What must be written anyway is read together, as guesses that are right for certain.
@@ -646,6 +677,14 @@ bool LocalEngine::take_token(Job& job, std::span<const float> logits) {
                                    job.limit - done.generated_tokens);
   done.thinking_cut = job.watch.thinking_cut();
   done.stopped_by = job.watch.stopped_by();
+  if (step.token && !job.chain.wrote(*step.token)) {
+    done.reason = FinishReason::error;
+    done.error = {ErrorCode::invalid_argument,
+                  fmt::format("the engine had to write token {} to end the thinking, which the "
+                              "constraint of the answer does not allow",
+                              *step.token)};
+    return false;
+  }
   if (step.token) {
     job.tokens.push_back(*step.token);
     ++done.generated_tokens;
@@ -654,7 +693,12 @@ bool LocalEngine::take_token(Job& job, std::span<const float> logits) {
     job.listener->token(*step.token);
   }
   done.reason = step.end.value_or(FinishReason::stop);
-  return !step.end;
+  // A grammar that one of its limits stopped has not been kept to the end.
+  if (!step.token && step.end == FinishReason::stop && job.chain.stuck())
+    done.reason = FinishReason::length;
+  if (step.end || !job.chain.at_end()) return !step.end;
+  done.reason = FinishReason::stop;
+  return false;
 }
 
 void LocalEngine::count(Completion& completion, std::uint32_t right, std::uint32_t guesses) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/lost_pages.h"
+#include "engine/constraints.h"
 #include "engine/conversations.h"
 #include "engine/drafter.h"
 #include "engine/engine.h"
@@ -45,6 +46,7 @@ class LocalEngine final : public Engine {
   using Slice = Scheduler::Slice;
   struct Round;
 
+  void wake_worker();
   void work();
   void rest(Lock& lock);
   void run_errands(Lock& lock);
@@ -61,7 +63,10 @@ class LocalEngine final : public Engine {
   std::uint64_t promised_bytes() const;
   void collect_loads(Lock& lock);
   void run_round(Lock& lock);
+  static bool waits(const Job& job);
+  Status constrain(Job& job) const;
   void guess(Round& round);
+  static void drop_forbidden(Job& job);
   static bool guess_forced(Job& job);
   Status read_window(Round& round);
   void prefetch_chunk(const Job& job, std::uint32_t tokens);
@@ -102,6 +107,7 @@ class LocalEngine final : public Engine {
   std::size_t tasks_ = 0;                      // conversation()s on their way
   bool stopping_ = false;
 
+  Constraints constraints_;
   std::thread worker_;  // last: starts when everything stands
 };
 

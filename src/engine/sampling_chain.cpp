@@ -153,6 +153,22 @@ class BannedStringsHook final : public LogitHook {
   std::size_t longest_ = 0;
 };
 
+// False if no token is left.
+bool apply_mask(constrain::Mask mask, std::span<float> logits) {
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
+  bool left = false;
+  for (std::size_t word = 0, at = 0; at < logits.size(); ++word, at += 64) {
+    const std::uint64_t bits = word < mask.size() ? mask[word] : 0;
+    if (bits == ~std::uint64_t{0} && left) continue;
+    const std::size_t count = std::min<std::size_t>(64, logits.size() - at);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (!((bits >> i) & 1)) logits[at + i] = kNever;
+      left = left || logits[at + i] != kNever;
+    }
+  }
+  return left;
+}
+
 bool penalises(const Sampling& s) {
   return s.penalty_last_n != 0 &&
          (s.repetition_penalty != 1 || s.frequency_penalty != 0 || s.presence_penalty != 0);
@@ -186,10 +202,23 @@ SamplingChain::SamplingChain(const Request& request, std::size_t prompt, const T
     hooks_.push_back(banned_strings_hook(request.banned_strings, prompt, tokens));
 }
 
+std::size_t SamplingChain::allowed(std::span<const TokenId> guesses) {
+  if (!matcher_) return guesses.size();
+  std::size_t count = 0;
+  while (count < guesses.size() && matcher_->accept(guesses[count])) ++count;
+  matcher_->rollback(count);
+  return count;
+}
+
 TokenId SamplingChain::pick(std::span<const float> logits, std::span<const TokenId> history) {
-  if (!hooks_.empty()) {
+  if (!hooks_.empty() || matcher_) {
     changed_.assign(logits.begin(), logits.end());
     for (const auto& hook : hooks_) hook->apply(changed_, history);
+    // Where the other hooks have forbidden all that the grammar allows, the grammar stands.
+    if (matcher_ && !apply_mask(matcher_->mask(), changed_)) {
+      changed_.assign(logits.begin(), logits.end());
+      apply_mask(matcher_->mask(), changed_);
+    }
     logits = changed_;
   }
   return sample(logits, sampling_, history.size());

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "constrain/matcher.h"
 #include "engine/engine.h"
 #include "engine/token_bytes.h"
 
@@ -27,12 +28,24 @@ class SamplingChain {
   // answer. `tokens` must outlive the chain.
   SamplingChain(const Request& request, std::size_t prompt, const TokenBytes& tokens);
 
+  // From now on only what the grammar allows is picked; each token of the answer is told to it.
+  void constrain(constrain::Matcher matcher) { matcher_ = std::move(matcher); }
+  bool constrained() const { return matcher_.has_value(); }
+  // A token of the answer, picked or not. False: the grammar does not allow it.
+  bool wrote(TokenId id) { return !matcher_ || matcher_->accept(id); }
+  // The grammar is at an end: nothing can follow. `stuck`: at a limit of its own, not whole.
+  bool at_end() const { return matcher_ && matcher_->must_end(); }
+  bool stuck() const { return matcher_ && matcher_->stuck(); }
+  // How many of the guesses, from the first, the grammar allows.
+  std::size_t allowed(std::span<const TokenId> guesses);
+
   // The token that follows `history`. Logits must not hold NaN.
   TokenId pick(std::span<const float> logits, std::span<const TokenId> history);
 
  private:
   Sampling sampling_;
   std::vector<std::unique_ptr<const LogitHook>> hooks_;
+  std::optional<constrain::Matcher> matcher_;
   std::vector<float> changed_;
 };
 

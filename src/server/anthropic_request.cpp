@@ -1,5 +1,6 @@
 #include <array>
 
+#include "server/answer_form.h"
 #include "server/anthropic.h"
 #include "server/pictures.h"
 
@@ -306,6 +307,9 @@ Answer<json::object> read_tool(const json::value& value, const std::string& plac
     return refuse(400, place, "'{}' needs an 'input_schema' that is a JSON schema object", place);
   }
   function["parameters"] = schema == nullptr ? json::object() : schema->get_object();
+  auto strict = read_bool(*tool, "strict");
+  if (!strict) return passed_on(strict);
+  if (strict->value_or(false)) function["strict"] = true;
   return json::object{{"type", "function"}, {"function", std::move(function)}};
 }
 
@@ -319,6 +323,7 @@ Answer<void> read_tools(const json::object& body, ChatRequest& chat) {
       chat.conversation.tools.push_back(std::move(*tool));
     }
   }
+  if (auto done = check_strict_tools(chat); !done) return done;
   auto choice = read_object(body, "tool_choice");
   if (!choice) return passed_on(choice);
   if (*choice == nullptr) return {};
@@ -327,12 +332,17 @@ Answer<void> read_tools(const json::object& body, ChatRequest& chat) {
   auto single = read_bool(**choice, "disable_parallel_tool_use");
   if (!single) return passed_on(single);
   chat.one_call = single->value_or(false);
+  if (*type == "any") return force_call(chat);
+  if (*type == "tool") {
+    auto name = text_of(**choice, "name", "tool_choice");
+    if (!name) return passed_on(name);
+    return force_call(chat, *name);
+  }
   if (*type == "none") {
     chat.conversation.tools.clear();
   } else if (*type != "auto") {
     return refuse(400, "tool_choice",
-                  "a forced tool call ('tool_choice' of the type '{}') is not supported yet",
-                  *type);
+                  "'tool_choice' has the type '{}'; known are auto, any, tool and none", *type);
   }
   return {};
 }
@@ -362,16 +372,22 @@ Answer<void> read_thinking(const json::object& body, ChatRequest& chat) {
       level = **budget < kLow ? "low" : (**budget < kMedium ? "medium" : "high");
     }
   }
-  if (*output != nullptr && level != "none") {
-    constexpr std::array kOutput = {
-        Field{"effort"},
-        Field{"format", Use::refused, nullptr, "'output_config.format' is not supported"},
-        Field{"task_budget", Use::refused, nullptr,
-              "'output_config.task_budget' is not supported"}};
+  if (*output != nullptr) {
+    constexpr std::array kOutput = {Field{"effort"}, Field{"format"},
+                                    Field{"task_budget", Use::refused, nullptr,
+                                          "'output_config.task_budget' is not supported"}};
     if (auto done = check_fields(**output, kOutput, "output_config."); !done) return done;
+    if (const json::value* format = given(**output, "format")) {
+      if (auto done = read_format(*format, "output_config.format", true, chat); !done) return done;
+      if (chat.must_call && !chat.form.empty()) {
+        return refuse(400, "output_config.format",
+                      "'tool_choice' asks for a call and 'output_config.format' for text of a "
+                      "form; send one");
+      }
+    }
     auto effort = read_string(**output, "effort");
     if (!effort) return passed_on(effort);
-    if (*effort) {
+    if (*effort && level != "none") {
       auto known = effort_level(**effort, "output_config.effort");
       if (!known) return passed_on(known);
       level = std::move(*known);

@@ -115,11 +115,14 @@ template <class Counters, class Function>
 void each_count_of_engine(Counters& counters, Function function) {
   auto& drafts = counters.drafts;
   auto& cache = counters.cache;
-  for (auto* value :
-       {&counters.requests, &counters.prompt_tokens, &counters.generated_tokens, &drafts.rounds,
-        &drafts.drafted, &drafts.accepted, &cache.tokens, &cache.disk_tokens, &cache.bytes,
-        &cache.limit, &cache.checkpoints, &cache.evicted, &cache.disk_bytes, &cache.disk_limit,
-        &cache.disk_checkpoints, &cache.disk_misses, &counters.reserved_bytes}) {
+  auto& grammars = counters.grammars;
+  for (auto* value : {&counters.requests, &counters.prompt_tokens,  &counters.generated_tokens,
+                      &drafts.rounds,     &drafts.drafted,          &drafts.accepted,
+                      &cache.tokens,      &cache.disk_tokens,       &cache.bytes,
+                      &cache.limit,       &cache.checkpoints,       &cache.evicted,
+                      &cache.disk_bytes,  &cache.disk_limit,        &cache.disk_checkpoints,
+                      &cache.disk_misses, &counters.reserved_bytes, &grammars.compiled,
+                      &grammars.reused,   &grammars.refused,        &grammars.microseconds}) {
     function(*value);
   }
   for (auto& value : drafts.drafted_at) function(value);
@@ -146,6 +149,7 @@ WireWriter& WireWriter::request(const Request& value) {
   u32(static_cast<std::uint32_t>(value.dry.last_n));
   put_texts(*this, value.dry.breakers);
   put_texts(*this, value.banned_strings);
+  text(value.grammar);
   u8(value.thinking ? 1 : 0);
   if (!value.thinking) return *this;
   const ThinkingLimit& limit = *value.thinking;
@@ -298,6 +302,7 @@ Request WireReader::request() {
     texts->resize(count(4));
     for (std::string& one : *texts) one = text();
   }
+  value.grammar = text();
   if (u8() == 0) return value;
   ThinkingLimit& limit = value.thinking.emplace();
   for (TokenId* id : {&limit.open, &limit.close, &limit.call_open, &limit.call_close})

@@ -26,6 +26,7 @@ struct Generation {
   std::uint64_t max_tokens = 0;    // 0 = the room that is left in the context
   bool own_limit = false;          // the request named it; else it is shortened to the room
   std::vector<std::string> stops;  // cut the answer's text; thinking and calls are left alone
+  std::string form;  // what the text must be, as an expression of constrain/gbnf.h; empty: anything
   std::optional<std::uint32_t> logprobs;  // alternatives of each token; absent: no probabilities
   std::uint32_t choices = 1;              // answers; the i-th is drawn with seed + i
   // What changes the speed only.
@@ -39,6 +40,8 @@ struct ChatRequest : Generation {
   bool close_thinking = false;                  // that the model leaves without an answer
   bool recover_calls = false;                   // as chat::ParserOptions
   bool one_call = false;                        // the answer ends with its first tool call
+  bool must_call = false;                       // the answer is at least one call
+  std::vector<std::string> callable;            // tools that may be called; empty: all
 };
 
 // As text, in which special literals are tokens, or as ids.

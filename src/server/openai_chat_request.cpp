@@ -1,5 +1,6 @@
 #include <array>
 
+#include "server/answer_form.h"
 #include "server/openai_chat.h"
 #include "server/openai_messages.h"
 
@@ -76,7 +77,13 @@ constexpr std::array kFields = {
     Field{"strata_checkpoint"},
     Field{"drafts"},
     Field{"timings_per_token", Use::harmless},
-    Field{"response_format", Use::neutral_only, is_text_format},
+    Field{"response_format"},
+    Field{"grammar"},
+    Field{"json_schema"},
+    Field{"guided_json"},
+    Field{"guided_regex"},
+    Field{"guided_choice"},
+    Field{"guided_grammar"},
     Field{"modalities", Use::neutral_only, is_text_modality},
     Field{"verbosity", Use::neutral_only, is_medium},
     Field{"reasoning_format", Use::neutral_only, is_own_reasoning_format},
@@ -95,17 +102,10 @@ Answer<void> read_tools(const json::object& body, ChatRequest& chat) {
   auto parallel = read_bool(body, "parallel_tool_calls");
   if (!parallel) return passed_on(parallel);
   chat.one_call = !parallel->value_or(true);
+  if (auto done = read_form(body, chat); !done) return done;
+  if (auto done = check_strict_tools(chat); !done) return done;
   const json::value* choice = given(body, "tool_choice");
-  if (choice == nullptr) return {};
-  const std::string_view word = choice->is_string() ? view(choice->get_string()) : "";
-  if (word == "none") {
-    chat.conversation.tools.clear();
-  } else if (word != "auto") {
-    return refuse(400, "tool_choice",
-                  "a forced tool call ('tool_choice' other than \"auto\" and \"none\") is not "
-                  "supported yet");
-  }
-  return {};
+  return choice == nullptr ? Answer<void>() : read_tool_choice(*choice, chat);
 }
 
 Answer<void> read_logprobs(const json::object& body, ChatRequest& chat) {

@@ -1,4 +1,5 @@
 #include "server/openai_completions.h"
+#include "server/answer_form.h"
 
 #include <algorithm>
 #include <array>
@@ -38,6 +39,13 @@ constexpr std::array kFields = {
     Field{"n"},
     Field{"logprobs"},
     Field{"logit_bias"},
+    Field{"response_format"},
+    Field{"grammar"},
+    Field{"json_schema"},
+    Field{"guided_json"},
+    Field{"guided_regex"},
+    Field{"guided_choice"},
+    Field{"guided_grammar"},
     Field{"dry_multiplier"},
     Field{"dry_base"},
     Field{"dry_allowed_length"},
@@ -420,6 +428,7 @@ Answer<OpenAiCompletionRequest> parse_openai_completion(std::string_view text,
   if (auto done = assign(request.text.stops, read_stops(*body, "stop", kMaxStops)); !done)
     return passed_on(done);
   if (auto done = assign(request.text.choices, read_choices(*body)); !done) return passed_on(done);
+  if (auto done = read_form(*body, request.text); !done) return passed_on(done);
   if (auto done = read_logprobs(*body, request); !done) return passed_on(done);
   if (auto done = read_prompts(*body, tokenizer, request); !done) return passed_on(done);
   if (request.prompts.size() * request.text.choices > kMaxPrompts) {

@@ -3,6 +3,7 @@
 
 #include "base/base64.h"
 #include "base/json.h"
+#include "server/answer_form.h"
 #include "server/openai_responses.h"
 #include "server/pictures.h"
 
@@ -274,6 +275,9 @@ Answer<json::object> function_of(const json::object& tool, const std::string& pl
     return refuse(400, place, "'{}' needs 'parameters' that are a JSON schema object", place);
   }
   function["parameters"] = parameters == nullptr ? json::object() : parameters->get_object();
+  auto strict = read_bool(tool, "strict");
+  if (!strict) return passed_on(strict);
+  if (strict->value_or(false)) function["strict"] = true;
   return json::object{{"type", "function"}, {"function", std::move(function)}};
 }
 
@@ -342,19 +346,12 @@ Answer<void> read_tools(const json::object& body, ResponsesRequest& request) {
   auto parallel = read_bool(body, "parallel_tool_calls");
   if (!parallel) return passed_on(parallel);
   request.chat.one_call = !parallel->value_or(true);
+  if (auto done = check_strict_tools(request.chat); !done) return done;
   request.echo["parallel_tool_calls"] = !request.chat.one_call;
   const json::value* choice = given(body, "tool_choice");
   if (choice == nullptr) return {};
-  const std::string_view word = choice->is_string() ? view(choice->get_string()) : "";
-  if (word == "none") {
-    request.chat.conversation.tools.clear();
-    request.echo["tool_choice"] = "none";
-  } else if (word != "auto") {
-    return refuse(400, "tool_choice",
-                  "a forced tool call ('tool_choice' other than \"auto\" and \"none\") is not "
-                  "supported yet");
-  }
-  return {};
+  request.echo["tool_choice"] = *choice;
+  return read_tool_choice(*choice, request.chat);
 }
 
 // The rest ----------------------------------------------------------------------------------
@@ -404,15 +401,24 @@ Answer<void> read_metadata(const json::object& body, ResponsesRequest& request) 
   return {};
 }
 
-Answer<void> read_text(const json::object& body) {
+Answer<void> read_text(const json::object& body, ResponsesRequest& request) {
   auto text = read_object(body, "text");
   if (!text) return passed_on(text);
   if (*text == nullptr) return {};
-  constexpr std::array kText = {Field{"format", Use::neutral_only, is_text_format},
+  constexpr std::array kText = {Field{"format"},
                                 Field{"verbosity", Use::neutral_only, [](const json::value& value) {
                                         return value.is_string() && value.get_string() == "medium";
                                       }}};
-  return check_fields(**text, kText, "text.");
+  if (auto done = check_fields(**text, kText, "text."); !done) return done;
+  const json::value* format = given(**text, "format");
+  if (format == nullptr) return {};
+  request.echo["text"] = **text;
+  if (auto done = read_format(*format, "text.format", true, request.chat); !done) return done;
+  if (request.chat.must_call && !request.chat.form.empty()) {
+    return refuse(400, "text.format",
+                  "'tool_choice' asks for a call and 'text.format' for text of a form; send one");
+  }
+  return {};
 }
 
 Answer<void> read_include(const json::object& body, ResponsesRequest& request) {
@@ -504,7 +510,7 @@ Answer<ResponsesRequest> parse_openai_responses(std::string_view text,
   if (auto done = read_input(*body, request); !done) return passed_on(done);
   if (auto done = read_tools(*body, request); !done) return passed_on(done);
   if (auto done = read_metadata(*body, request); !done) return passed_on(done);
-  if (auto done = read_text(*body); !done) return passed_on(done);
+  if (auto done = read_text(*body, request); !done) return passed_on(done);
   if (auto done = read_include(*body, request); !done) return passed_on(done);
   json::object& arguments = chat.conversation.template_arguments;
   if (auto done = assign(arguments,

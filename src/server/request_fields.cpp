@@ -55,12 +55,6 @@ bool is_empty(const json::value& value) {
   return (value.is_object() && value.get_object().empty()) ||
          (value.is_array() && value.get_array().empty());
 }
-bool is_text_format(const json::value& value) {
-  const auto* object = value.if_object();
-  const json::value* type = object == nullptr ? nullptr : object->if_contains("type");
-  return type != nullptr && type->is_string() && type->get_string() == "text";
-}
-
 std::string_view view(const json::string& text) {
   return {text.data(), text.size()};
 }

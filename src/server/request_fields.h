@@ -40,7 +40,6 @@ bool is_true(const boost::json::value& value);
 bool is_zero(const boost::json::value& value);
 bool is_one(const boost::json::value& value);
 bool is_empty(const boost::json::value& value);        // {} or []
-bool is_text_format(const boost::json::value& value);  // {"type":"text"}
 
 std::string_view view(const boost::json::string& text);
 // Absent and null are both "not given".

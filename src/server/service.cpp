@@ -1,4 +1,5 @@
 #include "server/service.h"
+#include "server/answer_form.h"
 
 #include <algorithm>
 #include <ctime>
@@ -197,6 +198,13 @@ bool Service::serves(std::string_view name) const {
 
 // Prompts ------------------------------------------------------------------------------------
 
+// Of a template that closes the thinking itself, when there is to be none.
+bool Service::ends_behind_thinking(const std::vector<TokenId>& prompt) const {
+  constexpr std::ptrdiff_t kReach = 4;  // line breaks
+  const auto from = prompt.end() - std::min<std::ptrdiff_t>(kReach, std::ssize(prompt));
+  return think_close_ && std::find(from, prompt.end(), *think_close_) != prompt.end();
+}
+
 bool Service::ends_in_thinking(const std::vector<TokenId>& prompt) const {
   // Text from outside never holds these tokens, so the last one was written by the template.
   for (auto id = prompt.rbegin(); id != prompt.rend(); ++id) {
@@ -289,6 +297,7 @@ Answer<Prepared> Service::fit(Generation& request, std::vector<TokenId> prompt,
   work.keep = !request.one_shot;
   work.repeat_limit = defaults()->repeat_stop_tokens;
   work.loop_guard = request.loop_guard;
+  work.grammar = answer_grammar(request);
   prepared.run.stops = std::move(request.stops);
   prepared.choices = request.choices;
   return prepared;
@@ -303,6 +312,10 @@ Answer<Prepared> Service::prepare(ChatRequest request) const {
   auto prepared = fit(request, std::move(ids), "messages");
   if (!prepared) return prepared;
   limit_thinking(request, *defaults(), thinking, prepared->work);
+  const PromptEnd end = thinking                                      ? PromptEnd::in_thinking
+                        : ends_behind_thinking(prepared->work.prompt) ? PromptEnd::thought
+                                                                      : PromptEnd::open;
+  prepared->work.grammar = answer_grammar(request, end, tokenizer());
   chat::ParserOptions options;
   options.starts_in_thinking = thinking;
   options.tools = std::move(request.conversation.tools);

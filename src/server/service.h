@@ -136,6 +136,7 @@ class Service {
                       Request& work) const;
   void tell_answer_room(std::uint32_t budget, std::uint32_t limit) const;
   bool ends_in_thinking(const std::vector<TokenId>& prompt) const;
+  bool ends_behind_thinking(const std::vector<TokenId>& prompt) const;
   ApiError render_error(const chat::Conversation& conversation, const Error& error) const;
   std::vector<std::shared_ptr<AnswerRun>> running() const;
 

@@ -305,6 +305,7 @@ json::object status_json(const StatusContext& context) {
            {{"logprobs", true},
             {"logit_bias", true},
             {"penalties", true},
+            {"constraints", true},
             {"drafts", drafts_are_on(facts)},
             {"embeddings", false},
             {"slot_save", !service.options().slot_save_path.empty()}}},
@@ -317,6 +318,11 @@ json::object status_json(const StatusContext& context) {
             {"drafts", facts.drafts},
             {"settings", settings_json(service.options().engine_settings)},
             {"reserved_bytes", engine.reserved_bytes},
+            {"grammars",
+             {{"compiled", engine.grammars.compiled},
+              {"reused", engine.grammars.reused},
+              {"refused", engine.grammars.refused},
+              {"compile_seconds", 1e-6 * static_cast<double>(engine.grammars.microseconds)}}},
             {"layers", facts.layers},
             {"parameters", facts.parameters},
             {"weight_bytes", facts.weight_bytes}}},
@@ -491,6 +497,12 @@ void add_drafts_and_cache(Metrics& metrics, const EngineCounters& engine) {
   metrics.gauge("strata_cache_disk_limit_bytes", "Most of it.", engine.cache.disk_limit);
   metrics.gauge("strata_cache_disk_checkpoints", "Points that stand there.",
                 engine.cache.disk_checkpoints);
+  metrics.counter("strata_grammars_compiled_total", "Constraints of answers that were compiled.",
+                  engine.grammars.compiled);
+  metrics.counter("strata_grammars_reused_total", "Requests whose constraint was there already.",
+                  engine.grammars.reused);
+  metrics.counter("strata_grammars_refused_total", "Constraints that could not be compiled.",
+                  engine.grammars.refused);
   metrics.gauge("strata_reserved_bytes", "Memory of running requests.", engine.reserved_bytes);
 }
 

@@ -142,7 +142,7 @@ TEST(OpenAiRequest, RefusesByName) {
       {R"("verbosity":"high")", "verbosity"},
       {R"("functions":[])", "functions"},
       {R"("audio":{})", "audio"},
-      {R"("response_format":{"type":"json_object"})", "response_format"},
+      {R"("response_format":{"type":"yaml"})", "response_format"},
       {R"("parallel_tool_calls":"no")", "parallel_tool_calls"},
       {R"("tool_choice":"required")", "tool_choice"},
       {R"("tool_choice":{"type":"function","function":{"name":"f"}})", "tool_choice"},

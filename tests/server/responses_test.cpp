@@ -576,7 +576,7 @@ TEST_F(ResponsesTest, RefusesByName) {
       {R"({"input":"x","conversation":"c"})", "conversation"},
       {R"({"input":"x","prompt":{"id":"p"}})", "prompt"},
       {R"({"input":"x","truncation":"auto"})", "truncation"},
-      {R"({"input":"x","text":{"format":{"type":"json_schema"}}})", "text.format"},
+      {R"({"input":"x","text":{"format":{"type":"json_schema"}}})", "text.format.schema"},
       {R"({"input":"x","tools":[{"type":"unheard"}]})", "tools[0]"},
       {R"({"input":"x","tools":[{"type":"function"}]})", "tools[0]"},
       {R"({"input":"x","tool_choice":"required"})", "tool_choice"},
