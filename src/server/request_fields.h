@@ -39,7 +39,7 @@ bool is_false(const boost::json::value& value);
 bool is_true(const boost::json::value& value);
 bool is_zero(const boost::json::value& value);
 bool is_one(const boost::json::value& value);
-bool is_empty(const boost::json::value& value);        // {} or []
+bool is_empty(const boost::json::value& value);  // {} or []
 
 std::string_view view(const boost::json::string& text);
 // Absent and null are both "not given".
