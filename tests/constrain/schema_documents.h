@@ -28,16 +28,19 @@ inline const std::shared_ptr<const Vocabulary>& byte_vocabulary() {
 
 class SchemaDocuments {
  public:
-  static Result<SchemaDocuments> make(const boost::json::value& schema,
-                                      const JsonSchemaOptions& options = {}) {
+  static Result<SchemaDocuments> make(
+      const boost::json::value& schema, const JsonSchemaOptions& options = {},
+      const std::shared_ptr<const Vocabulary>& vocabulary = byte_vocabulary()) {
     Grammar grammar;
     STRATA_ASSIGN(const Grammar::Expr root, json_schema(grammar, schema, options));
-    return make(grammar, root);
+    return make(grammar, root, vocabulary);
   }
-  static Result<SchemaDocuments> make(Grammar& grammar, Grammar::Expr root) {
+  static Result<SchemaDocuments> make(
+      Grammar& grammar, Grammar::Expr root,
+      const std::shared_ptr<const Vocabulary>& vocabulary = byte_vocabulary()) {
     grammar.set_root(root);
     STRATA_ASSIGN(std::shared_ptr<const CompiledGrammar> compiled,
-                  CompiledGrammar::compile(grammar, byte_vocabulary()));
+                  CompiledGrammar::compile(grammar, vocabulary));
     return SchemaDocuments(std::move(compiled));
   }
 
