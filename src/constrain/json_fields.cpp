@@ -33,7 +33,7 @@ Result<Expr> SchemaGrammar::field_value(const PlanNode& node, const FieldMarks& 
     }
     ways.push_back(grammar_.regular(*std::move(text)));
   }
-  if (!node.other_scalars.is_nothing()) ways.push_back(grammar_.regular(node.other_scalars));
+  if (!node.other_scalars.is_nothing()) ways.push_back(texts_.regular(node.other_scalars));
   ways.push_back(arrays_and_objects(node));
   return grammar_.choice(ways);
 }

@@ -263,17 +263,27 @@ class Builder {
     const auto base = static_cast<std::uint32_t>(nfa_.states.size());
     nfa_.states.resize(base + language.states());
     bridge(from, base + language.start());
+    runs_.clear();  // bytes of one class that stand together
+    for (unsigned byte = 0; byte < 256; ++byte) {
+      const auto value = static_cast<std::uint8_t>(byte);
+      const std::uint32_t of = automaton.classes.of[byte];
+      if (!runs_.empty() && runs_.back().to == of) {
+        runs_.back().last = value;
+      } else {
+        runs_.push_back({value, value, of});
+      }
+    }
     for (std::uint32_t state = 0; state < language.states(); ++state) {
       if (language.accepting(state)) bridge(base + state, to);
       std::vector<Nfa::Range>& ranges = nfa_.states[base + state].bytes;
-      for (unsigned byte = 0; byte < 256; ++byte) {
-        const Regular::State next = automaton.next(state, static_cast<std::uint8_t>(byte));
+      for (const Nfa::Range& run : runs_) {
+        const Regular::State next = automaton.next_of_class(state, run.to);
         if (next == Regular::kDead) continue;
-        const auto value = static_cast<std::uint8_t>(byte);
-        if (!ranges.empty() && ranges.back().last + 1U == byte && ranges.back().to == base + next)
-          ranges.back().last = value;
+        if (!ranges.empty() && ranges.back().last + 1U == run.first &&
+            ranges.back().to == base + next)
+          ranges.back().last = run.last;
         else
-          ranges.push_back({value, value, base + next});
+          ranges.push_back({run.first, run.last, base + next});
       }
     }
   }
@@ -318,6 +328,7 @@ class Builder {
   std::vector<std::uint32_t> number_, called_;
   std::map<TokenSet, std::uint32_t> sets_;
   std::string name_;
+  std::vector<Nfa::Range> runs_;
   Nfa nfa_;
 };
 

@@ -64,6 +64,7 @@ bool StringCase::merge(const StringCase& other) {
     values = other.values;
   }
   append(not_values, other.not_values);
+  format = (format && other.in.empty()) || (other.format && in.empty());
   append(in, other.in);
   append(not_in, other.not_in);
   least = std::max(least, other.least);

@@ -64,6 +64,7 @@ struct StringCase {
   std::optional<std::vector<std::string>> values;  // one of these, sorted
   std::vector<std::string> not_values;
   std::vector<Language> in, not_in;
+  bool format = false;      // the only language in `in` is that of a format
   std::uint64_t least = 0;  // characters
   std::optional<std::uint64_t> most;
 

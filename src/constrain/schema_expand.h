@@ -16,6 +16,11 @@
 
 namespace strata::constrain {
 
+// The texts of a format, always the same object; null for a name that is not known.
+Language format_language(std::string_view name);
+// Their literals in JSON; `texts` is a format's.
+Result<Regular> format_literals(const Language& texts);
+
 class Expander {
  public:
   static constexpr std::size_t kMaxCases = 512;         // of one disjunction
@@ -159,7 +164,7 @@ class Expander {
   bool looking_ = false;        // only for whether anything is left: oneOf counts as anyOf
   std::map<std::tuple<Kind, Literal, Literal>, bool> disjoint_;
   std::vector<Literal> open_;  // schemas being expanded, to see one that needs itself
-  std::map<std::string, Language, std::less<>> patterns_, formats_;
+  std::map<std::string, Language, std::less<>> patterns_;
 };
 
 }  // namespace strata::constrain

@@ -10,7 +10,8 @@ using Rule = Grammar::Rule;
 
 namespace {
 
-constexpr std::uint64_t kWritten = 8;  // repetitions up to here are written one by one
+constexpr std::uint32_t kShared = 128;  // states of automata that are written once
+constexpr std::uint64_t kWritten = 8;   // repetitions up to here are written one by one
 // Characters are counted by states, which masks are quickly made of, in rows of this length.
 constexpr std::uint32_t kRow = 256;
 
@@ -107,6 +108,17 @@ Expr JsonTexts::brackets(Expr inside) {
   return grammar_.sequence({grammar_.literal("["), space_, inside, space_, grammar_.literal("]")});
 }
 
+// Large automata are rules, so that they are made once.
+Expr JsonTexts::regular(const Regular& language) {
+  if (language.states() <= kShared) return grammar_.regular(language);
+  const auto [it, fresh] = regulars_.try_emplace(&language.automaton(), Rule{});
+  if (fresh) {
+    it->second = grammar_.declare(fmt::format("a text of {} states", language.states()));
+    grammar_.define(it->second, grammar_.regular(language));
+  }
+  return grammar_.call(it->second);
+}
+
 Expr JsonTexts::string(std::uint64_t least, std::optional<std::uint64_t> most) {
   const Expr quote = grammar_.literal("\"");
   if (!character_) character_ = grammar_.regular(string_character());
@@ -193,8 +205,9 @@ std::string SchemaGrammar::name(PlanId id) const {
 Expr SchemaGrammar::value(PlanId id) {
   const PlanNode& node = plan_.node(id);
   if (node.any) return texts_.value();
-  if (node.arrays.empty() && node.objects.empty() && node.long_strings.empty())
-    return grammar_.regular(node.scalars);
+  const bool flat = node.arrays.empty() && node.objects.empty() && node.long_strings.empty();
+  if (flat && node.literals.size() + (node.other_scalars.is_nothing() ? 0 : 1) <= 2)
+    return body(node);
   const auto known = rules_.find(id);
   if (known != rules_.end()) return grammar_.call(known->second);
   const Rule rule = grammar_.declare(name(id));
@@ -214,10 +227,11 @@ void SchemaGrammar::finish() {
 
 Expr SchemaGrammar::body(const PlanNode& node) {
   std::vector<Expr> ways;
-  if (!node.scalars.is_nothing()) ways.push_back(grammar_.regular(node.scalars));
+  if (!node.other_scalars.is_nothing()) ways.push_back(texts_.regular(node.other_scalars));
+  for (const Regular& it : node.literals) ways.push_back(texts_.regular(it));
   for (const PlanNode::Lengths& it : node.long_strings)
     ways.push_back(texts_.string(it.least, it.most));
-  ways.push_back(arrays_and_objects(node));
+  if (!node.arrays.empty() || !node.objects.empty()) ways.push_back(arrays_and_objects(node));
   return grammar_.choice(ways);
 }
 
@@ -270,7 +284,7 @@ Expr SchemaGrammar::array(const ArrayPlan& it) {
 }
 
 Expr SchemaGrammar::member(const Regular& key, PlanId id) {
-  return grammar_.sequence({grammar_.regular(key), texts_.colon(), value(id)});
+  return grammar_.sequence({texts_.regular(key), texts_.colon(), value(id)});
 }
 
 Expr SchemaGrammar::object(const ObjectPlan& it) {

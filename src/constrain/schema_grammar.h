@@ -26,6 +26,7 @@ class JsonTexts {
   Grammar::Expr comma() const { return comma_; }
   Grammar::Expr colon() const { return colon_; }
   Grammar::Expr space() const { return space_; }
+  Grammar::Expr regular(const Regular& language);
   // A string of so many characters, any of them.
   Grammar::Expr string(std::uint64_t least, std::optional<std::uint64_t> most);
   // `part` so many times; takes room for the logarithm of the numbers. `part` is never empty.
@@ -40,6 +41,7 @@ class JsonTexts {
   Grammar& grammar_;
   Grammar::Expr space_, comma_, colon_;
   std::optional<Grammar::Expr> character_;
+  std::map<const Regular::Automaton*, Grammar::Rule> regulars_;  // held by the grammar
   std::optional<Grammar::Rule> any_, any_object_;
   std::map<std::pair<Grammar::Expr, std::uint64_t>, Grammar::Rule> exactly_, at_most_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, Grammar::Rule> rows_;

@@ -146,7 +146,7 @@ Status Plan::open(PlanNode& node) {
 }
 
 Status Plan::open_scalars(PlanNode& node) {
-  std::vector<Regular> scalars, texts;
+  std::vector<Regular> scalars, texts, all_texts;
   STRATA_ASSIGN(const auto null, expander_.cases<PlainCase<Kind::null>>(node.all));
   if (!null.empty()) scalars.push_back(Regular::literal("null"));
   STRATA_ASSIGN(const auto yes, expander_.cases<PlainCase<Kind::yes>>(node.all));
@@ -176,23 +176,29 @@ Status Plan::open_scalars(PlanNode& node) {
     }
     Result<Regular> language = expander_.texts(it);
     if (!language) return located(std::move(language).error());
-    texts.push_back(*std::move(language));
+    const bool format_only = it.format && !it.values && it.not_values.empty() &&
+                             it.not_in.empty() && it.least == 0 && !it.most;
+    if (format_only) {
+      Result<Regular> literals = format_literals(it.in[0]);
+      if (!literals) return located(std::move(literals).error());
+      node.literals.push_back(*std::move(literals));
+    } else {
+      texts.push_back(*language);
+    }
+    all_texts.push_back(*std::move(language));
   }
   if (!texts.empty()) {
     Result<Regular> text = either(texts);
+    if (text) text = json_string(*text);
     if (!text) return located(std::move(text).error());
-    node.strings = *std::move(text);
-    Result<Regular> others = either(scalars);
-    if (!others) return located(std::move(others).error());
-    node.other_scalars = *std::move(others);
-    Result<Regular> spelled = json_string(node.strings);
-    if (!spelled) return located(std::move(spelled).error());
-    scalars = {node.other_scalars, *std::move(spelled)};
+    if (!text->is_nothing()) node.literals.push_back(*std::move(text));
   }
-  Result<Regular> all = either(scalars);
-  if (!all) return located(std::move(all).error());
-  node.scalars = *std::move(all);
-  if (texts.empty()) node.other_scalars = node.scalars;
+  Result<Regular> raw = either(all_texts);
+  if (!raw) return located(std::move(raw).error());
+  node.strings = *std::move(raw);
+  Result<Regular> others = either(scalars);
+  if (!others) return located(std::move(others).error());
+  node.other_scalars = *std::move(others);
   return {};
 }
 
@@ -268,7 +274,8 @@ void Plan::find_productive() {
     changed = false;
     for (PlanNode& it : nodes_) {
       if (it.productive) continue;
-      it.productive = it.any || !it.scalars.is_nothing() || !it.long_strings.empty() ||
+      it.productive = it.any || !it.other_scalars.is_nothing() || !it.literals.empty() ||
+                      !it.long_strings.empty() ||
                       std::any_of(it.arrays.begin(), it.arrays.end(),
                                   [&](const ArrayPlan& plan) { return ends(plan); }) ||
                       std::any_of(it.objects.begin(), it.objects.end(),

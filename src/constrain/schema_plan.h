@@ -57,10 +57,10 @@ struct ObjectPlan {
 struct PlanNode {
   All all;
   std::uint32_t depth = 0;
-  bool any = false;       // every document
-  Regular scalars;        // null, true, false, numbers, strings: as JSON
-  Regular other_scalars;  // but strings
-  Regular strings;        // as they are; without the long ones
+  bool any = false;               // every document
+  Regular other_scalars;          // null, true, false, numbers
+  std::vector<Regular> literals;  // strings, as JSON writes them
+  Regular strings;                // the same as they are
   struct Lengths {
     std::uint64_t least = 0;
     std::optional<std::uint64_t> most;

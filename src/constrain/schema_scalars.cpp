@@ -1,6 +1,8 @@
 // Keywords of numbers and strings.
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <mutex>
 
 #include "constrain/schema_expand.h"
 
@@ -88,6 +90,28 @@ Result<bool> Expander::impossible(const NumberCase& it, int) {
   return first + (above ? 1 : 0) > last - (below ? 1 : 0);
 }
 
+// Formats are few and large: what is made of them is kept for all schemas.
+Language format_language(std::string_view name) {
+  static std::mutex mutex;
+  static std::map<std::string, Language, std::less<>> known;
+  const std::lock_guard lock(mutex);
+  const auto found = known.find(name);
+  if (found != known.end()) return found->second;
+  const std::optional<Regular> texts = format_text(name);
+  if (!texts) return nullptr;
+  return known.emplace(name, std::make_shared<const Regular>(*texts)).first->second;
+}
+
+Result<Regular> format_literals(const Language& texts) {
+  static std::mutex mutex;
+  static std::map<Language, Regular> known;  // no more than there are formats
+  const std::lock_guard lock(mutex);
+  const auto found = known.find(texts);
+  if (found != known.end()) return found->second;
+  STRATA_ASSIGN(const Regular literals, json_string(*texts));
+  return known.emplace(texts, literals).first->second;
+}
+
 Result<Language> Expander::pattern(const Site& site, std::string_view text) {
   const auto known = patterns_.find(text);
   if (known != patterns_.end()) return known->second;
@@ -122,15 +146,10 @@ Result<std::optional<Cases<StringCase>>> Expander::assertion(const Site& site, b
   if (!format && name != "pattern") return std::optional<Cases<StringCase>>();
   STRATA_ASSIGN(const std::string_view said, text(site));
   if (format) {
-    const std::string key(said);
-    auto known = formats_.find(key);
-    if (known == formats_.end()) {
-      const std::optional<Regular> texts = format_text(said);
-      known =
-          formats_.emplace(key, texts ? std::make_shared<const Regular>(*texts) : nullptr).first;
-    }
-    if (known->second == nullptr) return std::optional<Cases<StringCase>>();  // an annotation
-    (negated ? it.not_in : it.in).push_back(known->second);
+    Language language = format_language(said);
+    if (language == nullptr) return std::optional<Cases<StringCase>>();  // an annotation
+    (negated ? it.not_in : it.in).push_back(std::move(language));
+    it.format = !negated;
   } else {
     STRATA_ASSIGN(Language language, pattern(site, said));
     (negated ? it.not_in : it.in).push_back(std::move(language));
