@@ -23,7 +23,11 @@ case "${1:-}" in
     echo npm-regex
     echo npm-formats
     echo masks
+    echo npm-schemas
+    echo schemas
     if [[ "${2:-0}" == 1 ]]; then
+      echo schema-suite
+      echo schema-time
       echo tokenizers-all
       echo tokenizers-speed
       echo llama-full-width
@@ -43,6 +47,10 @@ case "${1:-}" in
   llama-speed) exec "$python" tests/peers/llama_speed.py "${@:2}" ;;
   npm-gguf) exec node tests/peers/gguf_equality.mjs ;;
   npm-regex) exec node tests/peers/regex_equality.mjs ;;
+  npm-schemas) exec node tests/peers/schema_equality.mjs ;;
+  schemas) exec "$python" tests/peers/schema_equality.py ;;
+  schema-suite) exec "$python" tests/peers/schema_equality.py --suite ;;
+  schema-time) exec node tests/peers/schema_compile_time.mjs ;;
   npm-formats) exec node tests/peers/format_equality.mjs ;;
   masks) exec "$python" tests/peers/masks.py ;;
   *)

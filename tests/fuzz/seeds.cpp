@@ -3,14 +3,17 @@
 //
 //   fuzz_seeds FOLDER SOURCE     FOLDER/fuzz_NAME/* for every fuzzer; SOURCE is the root of the
 //   tree
+#include <boost/json/serialize.hpp>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <string>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "engine/conversation_format.h"
 #include "gguf/gguf.h"
 #include "gguf/safetensors.h"
@@ -323,6 +326,19 @@ void write_conversations() {
   put("fuzz_engine_conversation", "point_mended", "\x06" + point_file);
 }
 
+// Each schema of the tests.
+void write_schemas(const fs::path& source) {
+  std::ifstream file(source / "tests/constrain/json_schema_cases.json");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const auto cases = parse_json(text, "json_schema_cases.json", 256);
+  if (!cases) require(tl::unexpected<Error>(cases.error()));
+  std::size_t number = 0;
+  for (const auto& it : cases->as_array()) {
+    put("fuzz_constrain_schema", std::to_string(number++),
+        boost::json::serialize(it.as_object().at("schema")));
+  }
+}
+
 int main(int argc, char** argv) {
   if (argc != 3) {
     std::cerr << "usage: fuzz_seeds FOLDER SOURCE\n";
@@ -347,6 +363,7 @@ int main(int argc, char** argv) {
   put("fuzz_constrain_regex", "name", "^[A-Za-z_][A-Za-z0-9_]{0,63}$\nname_1");
   put("fuzz_constrain_regex", "places", "(^|,)(?!no)\\b\\w+?(?<=x)(?:,|$)\nax,bx");
   put("fuzz_constrain_regex", "characters", "[^\\p{Lu}\\u{1F600}-\\ud83d\\ude02]*\\s\n\u00e9 ");
+  write_schemas(argv[2]);
   write_server();
   write_answers();
   copy_templates(argv[2]);
