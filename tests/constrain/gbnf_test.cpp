@@ -130,7 +130,7 @@ const Wrong kWrong[] = {
     {"root ::= root", "the rule 'root' can never end: each of its alternatives needs it again"},
     {"root ::= %xml",
      "grammar, line 1, column 10: '%xml' is not one of %json %object %value "
-     "%fields %regex %until"},
+     "%fields %regex %until %grammar"},
     {"root ::= %until \"\"", "grammar, line 1, column 19: the text behind %until is empty"},
     {"root ::= %regex 5",
      "grammar, line 1, column 18: a JSON string in quotes is expected before this"},
