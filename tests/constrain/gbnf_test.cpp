@@ -45,6 +45,9 @@ const Meaning kMeanings[] = {
     {"root ::= e? root \"a\" | e\ne ::= \"\" | \"b\"",
      {"", "a", "b", "ba", "bba", "bbaaa"},
      {"ab"}},
+    {"root ::= \"<\" %grammar \"root ::= a | \\\"z\\\"\\na ::= \\\"y\\\"\" a\na ::= \"x\"",
+     {"<yx", "<zx"},
+     {"<xx", "<y"}},
     {R"(root ::= %until "</x>" "</x>")", {"</x>", "a<</x</x>", "ä</x>"}, {"a", "</x></x>"}},
 };
 
