@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <future>
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -43,6 +44,7 @@ struct LocalEngine::Round {
   std::uint32_t rows = 0, prompt_rows = 0, sequences = 0;  // sequences that decode
   std::uint32_t tokens = 0;                                // that it gave
   bool trial = false;
+  std::future<void> masks;  // that are made meanwhile
   double start = 0, guessed = 0, computed = 0, end = 0;
 };
 
@@ -474,7 +476,9 @@ void LocalEngine::run_round(Lock& lock) {
   round.start = monotonic_seconds();
   guess(round);
   round.guessed = monotonic_seconds();
+  prepare_masks(round);
   Status status = read_window(round);
+  if (round.masks.valid()) round.masks.wait();
   round.computed = monotonic_seconds();
   lock.lock();
   std::size_t row = 0;
@@ -529,6 +533,20 @@ void LocalEngine::guess(Round& round) {
     job->window.assign(1, job->tokens.back());
     job->window.insert(job->window.end(), job->guesses.tokens.begin(), job->guesses.tokens.end());
   }
+}
+
+// Masks that take longer than handing them over are made while the window is computed.
+void LocalEngine::prepare_masks(Round& round) {
+  std::vector<Job*> slow;
+  for (const Slice& slice : round.slices)
+    if (slice.decodes && slice.job->chain.worth_preparing()) slow.push_back(slice.job);
+  if (slow.empty()) return;
+  auto done = std::make_shared<std::promise<void>>();
+  round.masks = done->get_future();
+  masks_.post([slow = std::move(slow), done] {
+    for (Job* job : slow) job->chain.prepare_ahead();
+    done->set_value();
+  });
 }
 
 // Guesses that the grammar does not allow are wrong for certain.

@@ -68,6 +68,7 @@ class LocalEngine final : public Engine {
   void guess(Round& round);
   static void drop_forbidden(Job& job);
   static bool guess_forced(Job& job);
+  void prepare_masks(Round& round);
   Status read_window(Round& round);
   void prefetch_chunk(const Job& job, std::uint32_t tokens);
   bool advance(const Slice& slice, std::span<const float> logits, Round& round);
@@ -108,6 +109,7 @@ class LocalEngine final : public Engine {
   bool stopping_ = false;
 
   Constraints constraints_;
+  SerialWorker masks_;  // of slow grammars, while a window is computed
   std::thread worker_;  // last: starts when everything stands
 };
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <unordered_map>
 
+#include "base/clock.h"
 #include "engine/sampler.h"
 
 namespace strata {
@@ -202,6 +203,14 @@ SamplingChain::SamplingChain(const Request& request, std::size_t prompt, const T
     hooks_.push_back(banned_strings_hook(request.banned_strings, prompt, tokens));
 }
 
+void SamplingChain::prepare() {
+  if (!matcher_) return;
+  const double start = monotonic_seconds();
+  matcher_->mask();
+  constexpr double kNewest = 0.25;
+  mask_seconds_ += kNewest * (monotonic_seconds() - start - mask_seconds_);
+}
+
 std::size_t SamplingChain::allowed(std::span<const TokenId> guesses) {
   if (!matcher_) return guesses.size();
   std::size_t count = 0;
@@ -214,6 +223,8 @@ TokenId SamplingChain::pick(std::span<const float> logits, std::span<const Token
   if (!hooks_.empty() || matcher_) {
     changed_.assign(logits.begin(), logits.end());
     for (const auto& hook : hooks_) hook->apply(changed_, history);
+    if (!prepared_) prepare();
+    prepared_ = false;
     // Where the other hooks have forbidden all that the grammar allows, the grammar stands.
     if (matcher_ && !apply_mask(matcher_->mask(), changed_)) {
       changed_.assign(logits.begin(), logits.end());

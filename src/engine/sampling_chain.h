@@ -36,6 +36,13 @@ class SamplingChain {
   // The grammar is at an end: nothing can follow. `stuck`: at a limit of its own, not whole.
   bool at_end() const { return matcher_ && matcher_->must_end(); }
   bool stuck() const { return matcher_ && matcher_->stuck(); }
+  // Computes what the grammar allows next, so that pick() finds it done. Another thread may do that
+  // while nobody else uses the chain. worth_preparing(): it takes longer than to hand it over.
+  void prepare_ahead() {
+    prepare();
+    prepared_ = true;
+  }
+  bool worth_preparing() const { return mask_seconds_ > kHandOver; }
   // How many of the guesses, from the first, the grammar allows.
   std::size_t allowed(std::span<const TokenId> guesses);
 
@@ -45,7 +52,13 @@ class SamplingChain {
  private:
   Sampling sampling_;
   std::vector<std::unique_ptr<const LogitHook>> hooks_;
+  void prepare();
+
+  static constexpr double kHandOver = 50e-6;
+
   std::optional<constrain::Matcher> matcher_;
+  bool prepared_ = false;    // the mask of the next pick was made ahead
+  double mask_seconds_ = 0;  // that a mask took of late
   std::vector<float> changed_;
 };
 
