@@ -106,7 +106,7 @@ struct Request {
   // What may be generated, all of it, thinking included: a grammar text (constrain/gbnf.h) of at
   // most constrain::kMaxGrammarBytes; empty: anything. Stop ids come where the grammar can end, and
   // the answer ends where nothing else can follow. A grammar that cannot be compiled fails the
-  // request with `invalid_argument`, `unsupported` or `exhausted` before its prompt is read.
+  // request with `invalid_argument` before its prompt is read.
   std::string grammar;
   // How many alternatives Listener::chances reports for each generated token; absent: none at all.
   std::optional<std::uint32_t> logprobs;

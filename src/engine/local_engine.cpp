@@ -416,7 +416,11 @@ Status LocalEngine::begin(Job& job) {
 
 Status LocalEngine::constrain(Job& job) const {
   auto grammar = job.grammar->result();
-  if (!grammar) return with_context(grammar.error(), "the constraint of the answer");
+  if (!grammar) {
+    // Whatever limit it met, it would meet it again.
+    return fail(ErrorCode::invalid_argument, "the constraint of the answer cannot be kept: {}",
+                grammar.error().message);
+  }
   if (!job.chain.constrained())
     job.chain.constrain(constrain::Matcher(std::move(*grammar), job.request.stop_ids));
   return {};

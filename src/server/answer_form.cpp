@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <mutex>
 
 #include "constrain/gbnf.h"
 #include "constrain/json_schema.h"
@@ -43,10 +44,21 @@ std::string json_text(std::string_view text) {
   return json::serialize(json::string(text));
 }
 
+// Schemas may take a while to look at. One is looked at here at a time, so that other requests keep
+// a thread; what is not, the engine refuses in the same words before it reads the prompt.
+template <class Check>
+Status unless_busy(Check check) {
+  static std::mutex looking;
+  const std::unique_lock lock(looking, std::try_to_lock);
+  return lock ? check() : Status();
+}
+
 Answer<void> read_schema(const json::value& schema, std::string_view field, Generation& request) {
-  constrain::Grammar grammar;
-  const auto built = constrain::json_schema(grammar, schema);
-  const Status status = built ? grammar.status() : Status(tl::unexpected(built.error()));
+  const Status status = unless_busy([&]() -> Status {
+    constrain::Grammar grammar;
+    STRATA_TRY(constrain::json_schema(grammar, schema));
+    return grammar.status();
+  });
   if (!status) return refuse(400, field, "'{}': {}", field, status.error().message);
   request.form = "%json " + json::serialize(schema);
   return {};
@@ -56,19 +68,27 @@ Answer<void> read_grammar(const json::value& text, std::string_view field, Gener
   if (!text.is_string()) return refuse(400, field, "'{}' must be a string", field);
   const std::string_view grammar = view(text.get_string());
   if (grammar.empty()) return {};
-  // Whether a literal names a token of the model is the engine's to say.
-  const auto parsed =
-      constrain::parse_gbnf(grammar, [](std::string_view) { return std::optional<TokenId>(0); });
-  if (!parsed) return refuse(400, field, "'{}': {}", field, parsed.error().message);
+  const Status status = unless_busy([&]() -> Status {
+    // Whether a literal names a token of the model is the engine's to say.
+    STRATA_TRY(
+        constrain::parse_gbnf(grammar, [](std::string_view) { return std::optional<TokenId>(0); }));
+    return {};
+  });
+  if (!status) return refuse(400, field, "'{}': {}", field, status.error().message);
   request.form = "%grammar " + json_text(grammar);
   return {};
 }
 
 Answer<void> read_regex(const json::value& text, std::string_view field, Generation& request) {
   if (!text.is_string()) return refuse(400, field, "'{}' must be a string", field);
-  const auto parsed = constrain::regex(view(text.get_string()), constrain::Match::whole);
-  if (!parsed) return refuse(400, field, "'{}': {}", field, parsed.error().message);
-  if (parsed->is_nothing()) return refuse(400, field, "'{}' matches no text at all", field);
+  const Status status = unless_busy([&]() -> Status {
+    STRATA_ASSIGN(const auto language,
+                  constrain::regex(view(text.get_string()), constrain::Match::whole));
+    if (language.is_nothing())
+      return fail(ErrorCode::invalid_argument, "the pattern matches no text at all");
+    return {};
+  });
+  if (!status) return refuse(400, field, "'{}': {}", field, status.error().message);
   request.form = "%regex " + json_text(view(text.get_string()));
   return {};
 }
@@ -306,7 +326,7 @@ Answer<void> check_strict_tools(const ChatRequest& request) {
     const json::value& tool = request.conversation.tools[i];
     if (!is_strict(tool)) continue;
     const std::string place = fmt::format("tools[{}]", i);
-    if (const Status status = enforceable(tool); !status) {
+    if (const Status status = unless_busy([&] { return enforceable(tool); }); !status) {
       return refuse(400, place, "'{}' ('{}') is strict, but its schema cannot be enforced: {}",
                     place, name_of(tool), status.error().message);
     }

@@ -127,7 +127,9 @@ json::array tool_calls_json(const chat::Message& message) {
 
 ApiError failure_of(const ChatResult& result) {
   ApiError error = api_error(result.error);
-  if (error.status < 500) error.status = 500;
+  // Before anything was written it is still the request that cannot be (its constraint); later on
+  // it is the server's failure.
+  if (error.status < 500 && result.completion_tokens > 0) error.status = 500;
   return error;
 }
 
