@@ -221,8 +221,11 @@ Result<Regular> json_number(const NumberBounds& bounds, const RegularLimits& lim
                 *bounds.multiple_of, kLargestDivisor);
 
   const Regular whole = bounds.multiple_of ? multiples(*bounds.multiple_of) : whole_number();
+  // Without a bound a model could write zeros until its limit, as it could white space.
+  const Regular zeros =
+      joined(Regular::literal("."), some(Regular::literal("0"), 1, NumberBounds::kMostZeros));
   const Regular after = !integer       ? some(fraction("0123456789"), 0, 1)
-                        : bounds.zeros ? some(fraction("0"), 0, 1)
+                        : bounds.zeros ? some(zeros, 0, 1)
                                        : Regular::empty();
   Regular result = signed_number(joined(whole, after));
   if (bounds.least) {

@@ -94,7 +94,8 @@ struct NumberBounds {
   std::optional<std::string_view> least, most;
   bool above_least = false, below_most = false;  // the bound itself is excluded
   bool integer = false;
-  bool zeros = false;                        // an integer may have a fraction of zeros, as in 1.0
+  static constexpr std::uint32_t kMostZeros = 16;
+  bool zeros = false;  // an integer may have a fraction of at most so many zeros, as in 1.0
   std::optional<std::uint64_t> multiple_of;  // of integers; at most 10'000
 };
 // The numbers within the bounds, exactly. With a bound, and for integers, none has an exponent:

@@ -50,6 +50,18 @@ bool always(const json::value& schema) {
          (schema.is_object() && schema.get_object().empty());
 }
 
+// What a count of members or items must be; false if nothing can be so.
+template <class Case>
+bool set_bound(Case& it, bool least, bool negated, std::uint64_t bound) {
+  if (least && negated && bound == 0) return false;
+  if (least == negated) {
+    it.most = least ? bound - 1 : bound;
+  } else {
+    it.least = least ? bound : bound + 1;
+  }
+  return true;
+}
+
 }  // namespace
 
 Result<std::optional<Cases<ObjectCase>>> Expander::assertion(const Site& site, bool negated,
@@ -65,16 +77,8 @@ Result<std::optional<Cases<ObjectCase>>> Expander::assertion(const Site& site, b
   if (name != "minProperties" && name != "maxProperties") return std::optional<Cases<ObjectCase>>();
   STRATA_ASSIGN(const std::uint64_t bound, count(site, site.value));
   ObjectCase it;
-  if (name == "minProperties" && negated) {
-    if (bound == 0) return std::optional<Cases<ObjectCase>>();
-    it.most = bound - 1;
-  } else if (name == "minProperties") {
-    it.least = bound;
-  } else if (negated) {
-    it.least = bound + 1;
-  } else {
-    it.most = bound;
-  }
+  if (!set_bound(it, name == "minProperties", negated, bound))
+    return std::optional<Cases<ObjectCase>>();
   return one(it);
 }
 
@@ -290,16 +294,7 @@ Result<std::optional<Cases<ArrayCase>>> Expander::assertion(const Site& site, bo
   }
   if (name != "minItems" && name != "maxItems") return std::optional<Cases<ArrayCase>>();
   STRATA_ASSIGN(const std::uint64_t bound, count(site, site.value));
-  if (name == "minItems" && negated) {
-    if (bound == 0) return std::optional<Cases<ArrayCase>>();
-    it.most = bound - 1;
-  } else if (name == "minItems") {
-    it.least = bound;
-  } else if (negated) {
-    it.least = bound + 1;
-  } else {
-    it.most = bound;
-  }
+  if (!set_bound(it, name == "minItems", negated, bound)) return std::optional<Cases<ArrayCase>>();
   return one(it);
 }
 

@@ -218,7 +218,9 @@ Result<Regular> Plan::number_language(const NumberCase& it) {
     bounds.most = most;
     bounds.below_most = it.most->excluded;
   }
-  bounds.integer = it.integer;
+  const bool whole_constant = it.least && it.most && it.least->value == it.most->value &&
+                              std::trunc(it.least->value) == it.least->value;
+  bounds.integer = it.integer || whole_constant;  // whose zeros are bounded
   bounds.zeros = true;
   std::uint64_t whole_step = 1;
   std::vector<Regular> also;

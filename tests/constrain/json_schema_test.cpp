@@ -105,6 +105,17 @@ TEST(JsonSchema, EverySpellingOfAName) {
   EXPECT_FALSE(it.accepts(R"({"ab":null,"ab":null})"));
 }
 
+// Zeros that say nothing end, as white space does.
+TEST(JsonSchema, WholeNumbersAreNotPadded) {
+  const std::string zeros(16, '0');
+  for (const char* schema : {R"({"type":"integer"})", R"({"const":2})", R"({"enum":[1,2]})",
+                             R"({"type":"integer","minimum":1,"maximum":9})"}) {
+    const SchemaDocuments it = documents(schema);
+    EXPECT_TRUE(it.accepts("2." + zeros)) << schema;
+    EXPECT_FALSE(it.accepts("2." + zeros + "0")) << schema;
+  }
+}
+
 TEST(JsonSchema, SpellingsOfNumbers) {
   const SchemaDocuments whole = documents(R"({"type": "integer"})");
   for (const char* text : {"0", "-0", "10", "1.0", "-12.000"}) EXPECT_TRUE(whole.accepts(text));
