@@ -105,10 +105,10 @@ await checks.run("openai's parse helpers: chat and responses", async () => {
   const Person = z.object({ name: z.string(), age: z.number().int(), married: z.boolean() });
   const chat = await client.chat.completions.parse({ model: 'x', messages: ask('Tell me about Lina.'), response_format: zodResponseFormat(Person, 'person'), ...sampled(3) });
   if (chat.choices[0].finish_reason === 'stop') assert.equal(typeof chat.choices[0].message.parsed.married, 'boolean');
-  const response = await client.responses.parse({ model: 'x', input: 'Tell me about Lina.', text: { format: zodTextFormat(z.object({ ok: z.boolean(), n: z.number().int().min(0).max(9) }), 'verdict') }, max_output_tokens: 700 });
+  const response = await client.responses.parse({ model: 'x', input: 'Tell me about Lina.', text: { format: zodTextFormat(z.object({ ok: z.boolean(), n: z.number().int().min(0).max(9) }), 'verdict') }, max_output_tokens: 2048, temperature: 0 });
   assert.equal(typeof response.output_parsed.ok, 'boolean');
   const called = await client.responses.parse({
-    model: 'x', input: 'Hello', tool_choice: 'required', max_output_tokens: 700,
+    model: 'x', input: 'Hello', tool_choice: 'required', max_output_tokens: 2048, temperature: 0,
     tools: [zodResponsesFunction({ name: 'choose', parameters: z.object({ color: z.enum(['red', 'green']) }) })],
   });
   const call = called.output.find((item) => item.type === 'function_call');
@@ -118,13 +118,13 @@ await checks.run("openai's parse helpers: chat and responses", async () => {
 await checks.run("Anthropic's any, tool and output_config.format", async () => {
   const tools = [{ name: 'take_note', input_schema: note }, { name: 'get_weather', input_schema: weather }];
   for (const choice of [{ type: 'any' }, { type: 'tool', name: 'get_weather' }]) {
-    const message = await anthropic.messages.create({ model: 'x', max_tokens: 700, messages: ask('Hello'), tools, tool_choice: choice });
+    const message = await anthropic.messages.create({ model: 'x', max_tokens: 2048, temperature: 0, messages: ask('Hello'), tools, tool_choice: choice });
     const use = message.content.find((block) => block.type === 'tool_use');
     assert.equal(message.stop_reason, 'tool_use');
     valid(use.name === 'get_weather' ? weather : note, use.input);
     if (choice.name) assert.equal(use.name, choice.name);
   }
-  const message = await anthropic.messages.create({ model: 'x', max_tokens: 700, messages: ask('Tell me about Tom.'), output_config: { format: { type: 'json_schema', schema: person } } });
+  const message = await anthropic.messages.create({ model: 'x', max_tokens: 2048, temperature: 0, messages: ask('Tell me about Tom.'), output_config: { format: { type: 'json_schema', schema: person } } });
   valid(person, JSON.parse(message.content.find((block) => block.type === 'text').text));
 });
 
