@@ -135,8 +135,8 @@ Result<OpenFile> open_checked(FileSystem& files, const std::string& path, std::u
   const bool whole = file.size() >= kConversationHeaderBytes;
   if (whole) STRATA_TRY(file.read_exact(0, std::as_writable_bytes(std::span(&opened.header, 1))));
   if (std::string_view(opened.header.magic, kMagic.size()) != kMagic)
-    return fail(ErrorCode::io, "'{}' is not used: it does not begin as a saved conversation",
-                file.path());
+    return fail(ErrorCode::invalid_argument,
+                "'{}' is not used: it does not begin as a saved conversation", file.path());
   STRATA_ASSIGN(opened.shape, check_header(opened.header, kind, file));
   return opened;
 }

@@ -112,10 +112,12 @@ json::object slot_json(ConversationTask::Kind kind, std::uint32_t slot, const st
           {"timings", {{save ? "save_ms" : "restore_ms", took.count()}}}};
 }
 
-// What is wrong with a file is wrong with the request, which names it; a full disk has a status of
-// its own.
-ApiError slot_error(const Error& error) {
+// What is wrong with a file is wrong with the request, which names it (the folder is nobody's
+// business); a full disk has a status of its own.
+ApiError slot_error(const Error& error, const std::string& folder) {
   ApiError answer = api_error(error, "action");
+  if (const auto at = answer.message.find(folder); at != std::string::npos)
+    answer.message.erase(at, folder.size());
   if (error.code == ErrorCode::corrupt) answer.status = 400;
   if (error.code == ErrorCode::io && error.message.find(std::strerror(ENOSPC)) != std::string::npos)
     answer.status = 507;
@@ -244,12 +246,12 @@ void serve_slot_action(const StatusContext& context, const HttpRequest& request,
   const Kind kind = action == "save"      ? Kind::save
                     : action == "restore" ? Kind::restore
                                           : Kind::erase;
-  const std::string path = context.service->options().slot_save_path + "/" + file;
+  const std::string folder = context.service->options().slot_save_path + "/";
   context.service->slot_task(
-      kind, *slot, path,
-      [writer, kind, file, slot = *slot,
+      kind, *slot, folder + file,
+      [writer, kind, file, folder, slot = *slot,
        begun = std::chrono::steady_clock::now()](const Result<ConversationResult>& result) {
-        if (!result) return send_openai_error(*writer, slot_error(result.error()));
+        if (!result) return send_openai_error(*writer, slot_error(result.error(), folder));
         send_json(*writer, slot_json(kind, slot, file, *result, begun));
       });
 }

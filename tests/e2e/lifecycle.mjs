@@ -3,7 +3,7 @@
 //
 //   STRATA_PROGRAM=build/release/strata node tests/e2e/lifecycle.mjs
 import assert from 'node:assert/strict';
-import { copyFileSync, mkdtempSync, renameSync, rmSync, statSync, symlinkSync, truncateSync } from 'node:fs';
+import { copyFileSync, mkdtempSync, renameSync, rmSync, statSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -187,6 +187,10 @@ await checks.run('a slot is saved, survives kill -9 and is restored; erased, it 
   assert.equal(cut.status, 400, cut.text);
   assert.match(cut.json.error.message, /damaged/);
   assert.equal((await after.post('/slots/0?action=restore', { filename: 'link.bin' })).status, 500);
+  writeFileSync(path.join(slots, 'foreign.bin'), 'x'.repeat(5000));
+  const foreign = await after.post('/slots/0?action=restore', { filename: 'foreign.bin' });
+  assert.equal(foreign.status, 400, foreign.text);
+  assert.match(foreign.json.error.message, /^'foreign.bin' is not used/);
   const restored = await after.post('/slots/1?action=restore', { filename: 'talk.bin' });
   assert.equal(restored.status, 200, restored.text);
   assert.equal(restored.json.n_restored, saved.json.n_saved);
