@@ -19,7 +19,7 @@ if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 find_program(MOLD mold)
-if(MOLD)
+if(MOLD AND NOT CMAKE_CROSSCOMPILING)  # cross compilers look for linkers of their own
   add_link_options(-fuse-ld=mold)
 endif()
 
@@ -58,10 +58,21 @@ if(STRATA_SANITIZE)
   target_link_options(strata_options INTERFACE -fsanitize=${STRATA_SANITIZE})
 endif()
 
+# Kernels for another machine's instruction sets are left out; src/compute/cpu/kernels.cpp knows
+# which there are.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  set(STRATA_OTHER_KERNELS "neon")
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  set(STRATA_OTHER_KERNELS "avx")
+else()
+  set(STRATA_OTHER_KERNELS "avx|neon")
+endif()
+
 # strata_library(NAME LINK ...): src/NAME/**.cpp as the static library strata_NAME.
 function(strata_library name)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "/kernels_(${STRATA_OTHER_KERNELS})[a-z0-9_]*\\.cpp$")
   if(NOT sources)
     add_library(strata_${name} INTERFACE)
     target_link_libraries(strata_${name} INTERFACE strata_options ${ARG_LINK})

@@ -78,7 +78,7 @@ static void float_lanes(const std::byte* const* rows, const std::byte* next, std
                         const float* const* x, float* const* y, std::size_t count) {
   Lanes sum[Tokens];
   for (std::size_t at = 0; at < depth;) {
-    const std::size_t left = (depth - at + kRun - 1) / kRun;
+    const std::size_t left = std::min(kFloatRuns, (depth - at + kRun - 1) / kRun);
     if (left >= 4) {
       float_runs<Turned, Tokens, 4>(rows, next, at, depth, x, sum);
       at += 4 * kRun;

@@ -2,6 +2,10 @@
 
 #include <vector>
 
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
 namespace strata::cpu {
 
 std::span<const Kernels* const> supported_kernels() {
@@ -20,6 +24,14 @@ std::span<const Kernels* const> supported_kernels() {
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
         __builtin_cpu_supports("f16c"))
       tables.push_back(&kAvx2);
+#elif defined(__aarch64__)
+    constexpr unsigned long kDotProducts = 1ul << 20;   // of AT_HWCAP: asimddp
+    constexpr unsigned long kByteMatrices = 1ul << 13;  // of AT_HWCAP2: i8mm
+    if (::getauxval(AT_HWCAP) & kDotProducts) {
+      if (::getauxval(AT_HWCAP2) & kByteMatrices) tables.push_back(&kNeonI8mm);
+      tables.push_back(&kNeonDotprod);
+    }
+    tables.push_back(&kNeon);
 #endif
     tables.push_back(&kPortable);
     return tables;

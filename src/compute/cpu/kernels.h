@@ -111,6 +111,9 @@ extern const Kernels kPortable;
 extern const Kernels kAvx2;
 extern const Kernels kAvx512;
 extern const Kernels kAvx512Vbmi;
+extern const Kernels kNeon;
+extern const Kernels kNeonDotprod;
+extern const Kernels kNeonI8mm;
 
 // The tables this CPU can run, best first.
 std::span<const Kernels* const> supported_kernels();

@@ -1,12 +1,18 @@
 // The bodies of the kernels, compiled once for each instruction set: the including file sets the
-// target and the namespace. Sixteen lanes are a GCC vector; the compiler splits it where registers
-// are narrower, and only fma needs a word from us. No include guard: included once a file, inside
-// it.
-
-using Lanes = float __attribute__((vector_size(64)));
-using IntLanes = std::int32_t __attribute__((vector_size(64)));
+// target and the namespace. Sixteen lanes are a vector of the compiler, which splits it where
+// registers are narrower (lanes_neon.h says what it is on ARM). No include guard: included once a
+// file, inside it.
 
 #define STRATA_INLINE static inline __attribute__((always_inline))
+#define STRATA_METHOD inline __attribute__((always_inline))
+
+#if defined(STRATA_NEON)
+#include "compute/cpu/lanes_neon.h"
+#else
+using Lanes = float __attribute__((vector_size(64)));
+using IntLanes = std::int32_t __attribute__((vector_size(64)));
+using LaneMask = IntLanes;
+#endif
 
 // Asks for a run of bytes. Decoding reads a matrix in groups of 16 rows; while it works on one, it
 // asks for the next, in the order of the memory: with any other pattern this takes twice the time.
@@ -18,6 +24,7 @@ STRATA_INLINE void prefetch_later(const std::byte* from, std::size_t bytes) {
   for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(from + line, 0, 2);
 }
 
+#if !defined(STRATA_NEON)
 STRATA_INLINE Lanes fma_lanes(const Lanes& a, const Lanes& b, const Lanes& c) {
 #if defined(STRATA_AVX512)
   return (Lanes)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
@@ -40,19 +47,47 @@ STRATA_INLINE Lanes fma_lanes(const Lanes& a, const Lanes& b, const Lanes& c) {
 STRATA_INLINE Lanes all(float x) {
   return Lanes{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x};
 }
+STRATA_INLINE IntLanes all_int(std::int32_t x) {
+  return IntLanes{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x};
+}
 STRATA_INLINE Lanes load(const float* p) {
   Lanes v;
   std::memcpy(&v, p, sizeof v);
   return v;
 }
+template <class T>
+STRATA_INLINE IntLanes load_int(const T* p) {
+  IntLanes v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+STRATA_INLINE void store(float* p, const Lanes& v) {
+  std::memcpy(p, &v, sizeof v);
+}
+STRATA_INLINE Lanes to_float(const IntLanes& v) {
+  return __builtin_convertvector(v, Lanes);
+}
+// The low halves, and the low bytes, of the lanes.
+STRATA_INLINE void store_words(std::int16_t* p, const IntLanes& v) {
+  using Words = std::int16_t __attribute__((vector_size(32)));
+  const Words words = __builtin_convertvector(v, Words);
+  std::memcpy(p, &words, sizeof words);
+}
+template <class Byte>
+STRATA_INLINE void store_bytes(Byte* p, const IntLanes& v) {
+  using Bytes = std::int8_t __attribute__((vector_size(16)));
+  const Bytes bytes = __builtin_convertvector(v, Bytes);
+  std::memcpy(p, &bytes, sizeof bytes);
+}
+STRATA_INLINE Lanes select(const LaneMask& mask, const Lanes& a, const Lanes& b) {
+  return mask ? a : b;
+}
+#endif
 // The first n values, zeros behind them.
 STRATA_INLINE Lanes load_some(const float* p, std::size_t n) {
   Lanes v = all(0.0f);
   std::memcpy(&v, p, n * sizeof(float));
   return v;
-}
-STRATA_INLINE void store(float* p, const Lanes& v) {
-  std::memcpy(p, &v, sizeof v);
 }
 STRATA_INLINE void store_some(float* p, const Lanes& v, std::size_t n) {
   std::memcpy(p, &v, n * sizeof(float));
@@ -68,7 +103,7 @@ STRATA_INLINE float sum_lanes(const Lanes& v) {
 
 STRATA_INLINE Lanes exp_lanes(const Lanes& x) {
   using C = ExpConstants;
-  const Lanes clamped = x > all(C::high) ? all(C::high) : x;
+  const Lanes clamped = select(x > all(C::high), all(C::high), x);
   const Lanes t = fma_lanes(clamped, all(C::log2e), all(C::magic));
   const Lanes n = t - all(C::magic);
   Lanes r = fma_lanes(-n, all(C::ln2_high), clamped);
@@ -83,8 +118,8 @@ STRATA_INLINE Lanes exp_lanes(const Lanes& x) {
   p = fma_lanes(p, r, all(1.0f));
   const IntLanes exponent = (IntLanes)t - (IntLanes)all(C::magic);
   Lanes result = (Lanes)((IntLanes)p + (exponent << 23));
-  result = x < all(C::low) ? all(0.0f) : result;
-  return x == x ? result : x;
+  result = select(x < all(C::low), all(0.0f), result);
+  return select(x == x, result, x);
 }
 STRATA_INLINE Lanes sigmoid_lanes(const Lanes& x) {
   return all(1.0f) / (all(1.0f) + exp_lanes(-x));
@@ -184,6 +219,7 @@ STRATA_INLINE void turn_dwords(__m512i* r) {
 }
 #endif
 
+#if !defined(STRATA_NEON)
 STRATA_INLINE void transpose_dwords(const void* const* rows, void* columns) {
 #if defined(STRATA_AVX512)
   __m512i r[16];
@@ -199,6 +235,7 @@ STRATA_INLINE void transpose_dwords(const void* const* rows, void* columns) {
   }
 #endif
 }
+#endif
 
 // The dwords at byte `offset` of 16 rows, as 16 columns.
 STRATA_INLINE void column_dwords(const std::byte* const* rows, std::size_t offset, void* columns) {
@@ -224,6 +261,7 @@ STRATA_INLINE void pack_bf16(const std::byte* const* rows, std::size_t k, float*
     store(panel + (2 * i + 1) * kPanelRows, (Lanes)(both & static_cast<std::int32_t>(0xffff0000)));
   }
 }
+#if !defined(STRATA_NEON)
 STRATA_INLINE float half_at(const quant::Byte* bytes) {
 #if defined(STRATA_AVX2)
   return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(quant::load_u16(bytes))));
@@ -242,6 +280,7 @@ STRATA_INLINE Lanes half_lanes(const IntLanes& halves) {
   return result;
 #endif
 }
+#endif
 
 // 16 rows of one or two Q8_0 blocks: the codes as columns of dwords, and the scales times 2^-24.
 STRATA_INLINE void q8_0_dwords(const std::byte* const* rows, std::size_t offset, std::size_t blocks,
@@ -298,7 +337,7 @@ STRATA_INLINE IntLanes byte_on_top(const IntLanes& dwords, int j) {
 // Input j of a column of dwords. Codes stay in the top byte of their dword: 2^24 times as large,
 // and the scales (of q8_0_dwords) as much smaller.
 STRATA_INLINE Lanes q8_0_column(const IntLanes& dwords, int j, const Lanes& scale) {
-  return __builtin_convertvector(byte_on_top(dwords, j), Lanes) * scale;
+  return to_float(byte_on_top(dwords, j)) * scale;
 }
 STRATA_INLINE void pack_q8_0(const std::byte* const* rows, std::size_t k, std::size_t blocks,
                              float* panel) {
@@ -570,12 +609,23 @@ static void weigh_rows(const float* const* rows, std::size_t count, std::size_t 
     }
 }
 
+#if defined(STRATA_NEON)
+constexpr std::size_t kFloatRuns = 2;  // runs whose accumulators fit the registers
+#else
+constexpr std::size_t kFloatRuns = 4;
+#endif
 #include "compute/cpu/float_gemv_impl.h"
 
 // Unpacking first: the products use it.
 #include "compute/cpu/unpack_impl.h"
 // The products.
+#if defined(STRATA_NEON)
+#include "compute/cpu/int_gemm_neon_impl.h"
+#else
 #include "compute/cpu/int_gemm_impl.h"
+#endif
+// Activations and probes.
+#include "compute/cpu/quantize_impl.h"
 
 static std::string_view way(TensorType type, Inputs inputs, bool few) {
   if (inputs == Inputs::floats) {
@@ -621,3 +671,4 @@ static constexpr Kernels make_table(std::string_view isa) {
 }
 
 #undef STRATA_INLINE
+#undef STRATA_METHOD

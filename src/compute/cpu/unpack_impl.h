@@ -24,6 +24,10 @@ STRATA_INLINE void split_nibbles(const q::Byte* source, std::uint8_t* __restrict
   const __m256i both = _mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes),
                       _mm256_and_si256(both, _mm256_set1_epi8(15)));
+#elif defined(STRATA_NEON)
+  const uint8x16_t bytes = vld1q_u8(reinterpret_cast<const std::uint8_t*>(source));
+  vst1q_u8(codes, vandq_u8(bytes, vdupq_n_u8(15)));
+  vst1q_u8(codes + 16, vshrq_n_u8(bytes, 4));
 #else
   for (int i = 0; i < 16; ++i) {
     codes[i] = source[i] & 15;
@@ -43,6 +47,13 @@ STRATA_INLINE void add_fifth_bits(const q::Byte* high, std::uint8_t* __restrict 
   auto* all_codes = reinterpret_cast<__m256i*>(codes);
   _mm256_storeu_si256(all_codes, _mm256_or_si256(_mm256_loadu_si256(all_codes),
                                                  _mm256_and_si256(set, _mm256_set1_epi8(16))));
+#elif defined(STRATA_NEON)
+  const uint8x16_t bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201ull));
+  for (int half = 0; half < 2; ++half) {
+    const uint8x16_t bytes = vcombine_u8(vdup_n_u8(high[2 * half]), vdup_n_u8(high[2 * half + 1]));
+    const uint8x16_t fifth = vandq_u8(vtstq_u8(bytes, bit), vdupq_n_u8(16));
+    vst1q_u8(codes + 16 * half, vorrq_u8(vld1q_u8(codes + 16 * half), fifth));
+  }
 #else
   for (int i = 0; i < 32; ++i)
     codes[i] = static_cast<std::uint8_t>(codes[i] | ((high[i / 8] >> (i % 8) & 1) << 4));
@@ -73,6 +84,11 @@ STRATA_INLINE void iq4_codes(const q::Byte* source, std::uint8_t* __restrict cod
   const __m128i high = _mm_and_si128(_mm_srli_epi16(bytes, 4), _mm_set1_epi8(15));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(codes), _mm_shuffle_epi8(table, low));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(codes + 16), _mm_shuffle_epi8(table, high));
+#elif defined(STRATA_NEON)
+  const uint8x16_t table = vld1q_u8(kIq4Codes.data());
+  const uint8x16_t bytes = vld1q_u8(reinterpret_cast<const std::uint8_t*>(source));
+  vst1q_u8(codes, vqtbl1q_u8(table, vandq_u8(bytes, vdupq_n_u8(15))));
+  vst1q_u8(codes + 16, vqtbl1q_u8(table, vshrq_n_u8(bytes, 4)));
 #else
   for (int i = 0; i < 16; ++i) {
     codes[i] = kIq4Codes[source[i] & 15];

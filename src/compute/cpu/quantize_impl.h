@@ -1,0 +1,123 @@
+// Activations to integers, and the loops of the probes, compiled once for each instruction set like
+// kernels_impl.h.
+
+// Of lanes that are not negative and are numbers.
+STRATA_INLINE float largest_of(const Lanes& v) {
+#if defined(STRATA_AVX512)
+  return _mm512_reduce_max_ps((__m512)v);
+#else
+  float lanes[kLanes], top = 0.0f;
+  store(lanes, v);
+  for (const float l : lanes) top = std::max(top, l);
+  return top;
+#endif
+}
+STRATA_INLINE std::int32_t sum_of(const IntLanes& v) {
+#if defined(STRATA_AVX512)
+  return _mm512_reduce_add_epi32((__m512i)v);
+#else
+  std::int32_t sum = 0;
+  for (std::size_t i = 0; i < kLanes; ++i) sum += v[i];
+  return sum;
+#endif
+}
+
+// Bytes, a scale for each `unit` values (largest magnitude / 127; 32 or 256) and the sums of
+// each 16. A value that is no number makes its unit's scale NaN.
+static void quantize_row(const float* x, std::size_t n, std::size_t unit,
+                         const QuantizedRow& into) {
+  const std::size_t padded = (n + kBlock - 1) / kBlock * kBlock;
+  for (std::size_t at = 0; at < padded; at += unit) {
+    const std::size_t count = at < n ? std::min(unit, n - at) : 0;
+    Lanes largest = all(0.0f), poison = all(0.0f);
+    for_runs(count, [&](std::size_t i, std::size_t run) {
+      const Lanes v = load_run(x + at + i, run);
+      const Lanes magnitude = select(v < all(0.0f), -v, v);
+      largest = select(magnitude > largest, magnitude, largest);
+      poison = fma_lanes(v, all(0.0f), poison);
+    });
+    const float top = largest_of(largest);
+    into.scales[at / unit] = top / 127.0f + sum_lanes(poison);
+    const float inverse = top > 0.0f ? 127.0f / top : 0.0f;
+    for (std::size_t i = 0; i < unit; i += kLanes) {
+      const std::size_t run = i < count ? std::min(kLanes, count - i) : 0;
+      const Lanes magic = all(ExpConstants::magic);  // rounds to nearest even
+      const Lanes rounded = load_run(x + at + i, run) * all(inverse) + magic;
+      const IntLanes whole = (IntLanes)rounded - (IntLanes)magic;
+      store_bytes(into.values + at + i, whole);
+      store_bytes(into.biased + at + i, whole + all_int(128));
+      into.sums16[(at + i) / 16] = static_cast<std::int16_t>(sum_of(whole));
+    }
+  }
+  for (std::size_t g = 0; g < padded / 32; ++g) {
+    into.sums32[g] = static_cast<std::int16_t>(into.sums16[2 * g] + into.sums16[2 * g + 1]);
+    if (unit == 32) into.scaled_sums[g] = into.scales[g] * static_cast<float>(into.sums32[g]);
+  }
+}
+
+static void quantize_words(const float* x, std::size_t n, const QuantizedRow& into) {
+  const std::size_t padded = (n + kBlock - 1) / kBlock * kBlock;
+  for (std::size_t at = 0; at < padded; at += 32) {
+    Lanes v[2];
+    for (std::size_t i = 0; i < 2; ++i) {
+      const std::size_t from = at + i * kLanes;
+      v[i] = load_run(x + from, from < n ? std::min(kLanes, n - from) : 0);
+    }
+    const auto magnitude = [](const Lanes& lanes) {
+      return select(lanes < all(0.0f), -lanes, lanes);
+    };
+    const Lanes a = magnitude(v[0]), b = magnitude(v[1]);
+    Lanes largest = all(0.0f);  // never a value that is no number
+    largest = select(a > largest, a, largest);
+    largest = select(b > largest, b, largest);
+    const float top = largest_of(largest);
+    const Lanes poison = fma_lanes(v[1], all(0.0f), v[0] * all(0.0f));
+    into.scales[at / 32] = top / 32767.0f + sum_lanes(poison);
+    const float inverse = top > 0.0f ? 32767.0f / top : 0.0f;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const Lanes magic = all(ExpConstants::magic);
+      const IntLanes whole = (IntLanes)(v[i] * all(inverse) + magic) - (IntLanes)magic;
+      store_words(into.words + at + i * kLanes, whole);
+    }
+  }
+}
+
+// --- probes -------------------------------------------------------------------------------------
+
+template <std::size_t Streams>
+STRATA_INLINE std::uint64_t read_bytes(const std::byte* data, std::size_t bytes) {
+  constexpr std::size_t ahead = 2048;
+  const std::size_t part = bytes / Streams;
+  IntLanes sum[Streams][2] = {};
+  for (std::size_t at = 0; at + 128 <= part; at += 128) {
+    for (std::size_t s = 0; s < Streams; ++s) {
+      const std::byte* from = data + s * part + at;
+      __builtin_prefetch(from + ahead);
+      __builtin_prefetch(from + ahead + 64);
+      sum[s][0] ^= load_int(from);
+      sum[s][1] ^= load_int(from + 64);
+    }
+  }
+  IntLanes total = sum[0][0];
+  for (std::size_t s = 0; s < Streams; ++s) total ^= sum[s][0] ^ sum[s][1];
+  return static_cast<std::uint64_t>(total[0] ^ total[7] ^ total[15]);
+}
+
+static std::uint64_t read_streams(const std::byte* data, std::size_t bytes, std::size_t streams) {
+  if (streams >= 4) return read_bytes<4>(data, bytes);
+  if (streams == 2) return read_bytes<2>(data, bytes);
+  return read_bytes<1>(data, bytes);
+}
+
+static std::uint64_t int8_loop(std::size_t iterations) {
+  constexpr std::size_t kSums = kInt8LoopProducts / 64;
+  const IntLanes codes = all_int(0x03030303);
+  const std::uint8_t x[4] = {1, 2, 3, 4};
+  IntLanes sum[kSums];  // different from the start, or the compiler would keep one of them
+  for (std::size_t s = 0; s < kSums; ++s) sum[s] = all_int(static_cast<std::int32_t>(s));
+  for (std::size_t i = 0; i < iterations; ++i)
+    for (std::size_t s = 0; s < kSums; ++s) sum[s] = dot4(sum[s], x, codes);
+  std::uint64_t total = 0;
+  for (std::size_t s = 0; s < kSums; ++s) total += static_cast<std::uint64_t>(sum[s][s % kLanes]);
+  return total;
+}
