@@ -17,6 +17,7 @@
 #include "cli/command.h"
 #include "cli/default_model.h"
 #include "cli/engine_options.h"
+#include "compute/cpu/kernel_speed.h"
 #include "compute/cpu/probe.h"
 #include "engine/benchmark.h"
 #include "tokenizer/tokenizer.h"
@@ -34,7 +35,7 @@ struct BenchArguments {
   std::uint32_t probe_mib = 1024;
   double quiet = 3;  // percent
   std::string text;
-  bool parts = false, kernels = false, csv = false, json = false;
+  bool parts = false, kernels = false, kernel_speed = false, csv = false, json = false;
 };
 
 constexpr std::uint32_t kMostAttempts = 3;  // times the repetitions, when runs are disturbed
@@ -172,7 +173,37 @@ void print_kernels(const std::vector<KernelUse>& kernels) {
                k.few_tokens ? "few" : "many", k.isa, k.way, k.parts);
 }
 
+// The matrix products without a model, beside the machine's limits.
+Result<int> run_kernel_speed(const BenchArguments& arguments) {
+  const std::size_t bytes = std::size_t{std::max(arguments.probe_mib, 128u)} << 20;
+  const std::string& isa = arguments.benchmark.isa;
+  const std::uint32_t threads = arguments.benchmark.threads;
+  say("measuring the machine");
+  STRATA_ASSIGN(MachineLimits limits, measure_machine(threads, bytes, isa));
+  say("measuring the products");
+  STRATA_ASSIGN(const std::vector<KernelSpeed> speeds, measure_kernels(threads, bytes / 4, isa));
+  STRATA_ASSIGN(const MachineLimits after, measure_machine(threads, bytes, isa));
+  limits.read_gbps = std::max(limits.read_gbps, after.read_gbps);
+  limits.int8_peak_gops = std::max(limits.int8_peak_gops, after.int8_peak_gops);
+  say("");
+  fmt::print("Read bandwidth {:.1f} GB/s, int8 peak {:.0f} GOP/s.\n\n", limits.read_gbps,
+             limits.int8_peak_gops);
+  fmt::print(
+      "| format | inputs | one row, in cache, GB/s | from memory, GB/s | of read | "
+      "{} rows, GOP/s | of int8 | {} rows, GOP/s | of int8 |\n",
+      kFewSpeedRows, kManySpeedRows);
+  fmt::print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n");
+  for (const KernelSpeed& s : speeds)
+    fmt::print("| {} | {} | {:.1f} | {:.1f} | {:.1f} % | {:.0f} | {:.1f} % | {:.0f} | {:.1f} % |\n",
+               s.format, s.inputs, s.cache_gbps, s.memory_gbps,
+               100 * s.memory_gbps / limits.read_gbps, s.few_rows_gops,
+               100 * s.few_rows_gops / limits.int8_peak_gops, s.many_rows_gops,
+               100 * s.many_rows_gops / limits.int8_peak_gops);
+  return 0;
+}
+
 Result<int> run_bench(BenchArguments& arguments) {
+  if (arguments.kernel_speed) return run_kernel_speed(arguments);
   STRATA_ASSIGN(arguments.benchmark.model_path, model_or_default(arguments.benchmark.model_path));
   const std::vector<BenchTest> tests = tests_of(arguments);
   STRATA_ASSIGN(const auto benchmark, Benchmark::open(real_files(), arguments.benchmark));
@@ -244,9 +275,13 @@ void add_options(CLI::App& command, BenchArguments& a) {
   command.add_flag("--parts", a.parts, "Also time and bytes of each part of the network");
   CLI::Option* kernels = command.add_flag(
       "--kernels", a.kernels, "Also every matrix product there is, and which ones this run used");
+  CLI::Option* alone = command.add_flag("--kernel-speed", a.kernel_speed,
+                                        "Instead of a model, each matrix product alone: one row "
+                                        "from memory, and as many rows as prompts have");
   CLI::Option* json = command.add_flag("--json", a.json, "One JSON object instead of a table");
   command.add_flag("--csv", a.csv, "CSV instead of a table")->excludes(json)->excludes(kernels);
   kernels->excludes(json);
+  alone->excludes(json)->excludes(kernels);
 }
 
 }  // namespace

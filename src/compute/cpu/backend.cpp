@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::size_t kPanelDepth = 256;  // inputs of one panel: whole 256-blocks
 
-constexpr std::size_t kTurnTokens = 256;  // of a product that is cut by tokens
+constexpr std::size_t kTurnTokens = 128;  // of a product that is cut by tokens
+constexpr std::size_t kReadRows = 128;    // of a gated read: what it works on stays in the caches
 
 // Outputs of a part of a sweep over memory: some tens of kilobytes, enough to hand out, not so much
 // that threads would wait for the last one.
@@ -274,12 +275,13 @@ void CpuBackend::int_panel(const Product& product, const IntFormat& format, std:
 void CpuBackend::float_panel(const Product& product, std::size_t first_row, std::size_t rows,
                              const std::byte* after) {
   struct Scratch {
-    std::vector<float> decoded = std::vector<float>(kLanes * kPanelDepth);
-    std::vector<float> panel = std::vector<float>(kPanelDepth * kPanelRows);
+    alignas(64) float decoded[kLanes * kPanelDepth];
+    alignas(64) float panel[kPanelDepth * kPanelRows];
     std::vector<const float*> x;
     std::vector<float*> y;
   };
-  thread_local Scratch scratch;
+  thread_local const std::unique_ptr<Scratch> own = std::make_unique<Scratch>();
+  Scratch& scratch = *own;
   const Matrix& m = product.matrix;
   const TypeTraits& type = traits(m.type);
   scratch.x.resize(product.tokens);
@@ -311,11 +313,11 @@ void CpuBackend::float_panel(const Product& product, std::size_t first_row, std:
                                     : m.row(std::min<std::size_t>(row + kPanelRows, m.rows - 1));
         for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(next + line);
       }
-      float* into = scratch.panel.data() + group;
+      float* into = scratch.panel + group;
       if (kernels_.pack(m.type, stored, depth, into)) continue;
       const float* decoded[kLanes];
       for (std::size_t i = 0; i < kLanes; ++i) {
-        float* row = scratch.decoded.data() + i * kPanelDepth;
+        float* row = scratch.decoded + i * kPanelDepth;
         // The loader has checked type and sizes: this cannot fail.
         (void)decode(m.type, {stored[i], bytes}, {row, depth});
         decoded[i] = row;
@@ -323,8 +325,8 @@ void CpuBackend::float_panel(const Product& product, std::size_t first_row, std:
       kernels_.pack_floats(decoded, depth, into);
     }
     for (std::size_t t = 0; t < product.tokens; ++t) scratch.x[t] = product.x[t] + k;
-    kernels_.gemm(scratch.panel.data(), depth, scratch.x.data(), scratch.y.data(), product.tokens,
-                  rows, k == 0);
+    kernels_.gemm(scratch.panel, depth, scratch.x.data(), scratch.y.data(), product.tokens, rows,
+                  k == 0);
   }
 }
 
@@ -369,15 +371,18 @@ void CpuBackend::embed_draft(const DraftWeights& weights, const Matrix& embeddin
 }
 
 void CpuBackend::read(const ResidualWeights& weights) {
-  read_rows(weights, wide_, rows_);
+  for (std::size_t r = 0; r < rows_; r += kReadRows)
+    read_rows(weights, wide_, r, std::min(kReadRows, rows_ - r));
 }
 
-void CpuBackend::read_rows(const ResidualWeights& weights, const Rows& wide, std::size_t count) {
+// Rows from `first` on; what lies between the steps has the same places for all of them.
+void CpuBackend::read_rows(const ResidualWeights& weights, const Rows& wide, std::size_t first,
+                           std::size_t count) {
   const ResidualShape& s = shape_.residual;
   for_rows(count, [&](std::size_t r) {
     for (std::size_t stream = 0; stream < s.streams; ++stream) {
       const std::size_t at = stream * s.hidden;
-      kernels_.rms_norm(wide.row(r) + at, weights.norm.data() + at, s.hidden, s.epsilon,
+      kernels_.rms_norm(wide.row(first + r) + at, weights.norm.data() + at, s.hidden, s.epsilon,
                         normed_.row(r) + at);
     }
   });
@@ -389,19 +394,21 @@ void CpuBackend::read_rows(const ResidualWeights& weights, const Rows& wide, std
       quantize_words(std::array{weights.down, weights.inject}, normed.data(), count, bytes_normed_);
   std::vector<Product> products = {{weights.down, normed.data(), low.data(), count, words}};
   if (!weights.inject.empty()) {
-    point(gates, gates_, count);
+    gates.resize(count);
+    for (std::size_t r = 0; r < count; ++r) gates[r] = gates_.row(first + r);
     products.push_back({weights.inject, normed.data(), gates.data(), count, words});
   }
   multiply(products);
-  for (std::size_t r = 0; r < count; ++r)
+  for_rows(count, [&](std::size_t r) {
     kernels_.silu_divided(low_.row(r), low_.width, static_cast<float>(s.streams));
+  });
   words = quantize_words({&weights.up, 1}, low.data(), count, bytes_low_);
   multiply(std::vector<Product>{{weights.up, low.data(), up.data(), count, words}});
   for_rows(count, [&](std::size_t r) {
-    kernels_.mix_streams(up_.row(r), normed_.row(r), s.streams, s.hidden, mixed_.row(r));
+    kernels_.mix_streams(up_.row(r), normed_.row(r), s.streams, s.hidden, mixed_.row(first + r));
     if (weights.inject.empty()) return;
     for (std::size_t i = 0; i < s.streams; ++i) {
-      float& w = gates_.row(r)[i];
+      float& w = gates_.row(first + r)[i];
       w = 2.0f * sigmoid(w / static_cast<float>(s.streams));
     }
   });
@@ -421,7 +428,8 @@ void CpuBackend::head(const ResidualWeights& mixer, const Matrix& head,
   head_wide_.resize(rows.size(), shape_.residual.wide());
   for (std::size_t i = 0; i < rows.size(); ++i)
     std::memcpy(head_wide_.row(i), wide_.row(rows[i]), head_wide_.width * sizeof(float));
-  read_rows(mixer, head_wide_, rows.size());
+  for (std::size_t r = 0; r < rows.size(); r += kReadRows)
+    read_rows(mixer, head_wide_, r, std::min(kReadRows, rows.size() - r));
   Pointers mixed, logits(rows.size());
   point(mixed, mixed_, rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) logits[i] = out.data() + i * head.rows;

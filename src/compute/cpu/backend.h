@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/huge_memory.h"
 #include "base/thread_pool.h"
 #include "compute/backend.h"
 #include "compute/cpu/int_blocks.h"
@@ -20,13 +21,13 @@
 
 namespace strata::cpu {
 
-// Row-major values of a window. Capacity is kept, resize() within it does not allocate.
+// Row-major values of a window. It only grows: resize() within it does nothing to the values.
 struct Rows {
   std::size_t width = 0;
-  std::vector<float> values;
+  std::vector<float, HugeAllocator<float>> values;
   void resize(std::size_t rows, std::size_t row_width) {
     width = row_width;
-    values.resize(rows * row_width);
+    if (values.size() < rows * row_width) values.resize(rows * row_width);
   }
   float* row(std::size_t i) { return values.data() + i * width; }
   const float* row(std::size_t i) const { return values.data() + i * width; }
@@ -123,12 +124,15 @@ class CpuBackend final : public Backend {
   ByteInputs quantize_words(std::span<const Matrix> matrices, const float* const* x,
                             std::size_t count, Quantized& into);
   void for_rows(std::size_t rows, const std::function<void(std::size_t)>& body);
-  void read_rows(const ResidualWeights& weights, const Rows& wide, std::size_t count);
+  void read_rows(const ResidualWeights& weights, const Rows& wide, std::size_t first,
+                 std::size_t count);
   void convolve_part(const Part& part, RowRing& history, const Rows& input, const Vector& taps,
                      std::size_t kernel, std::size_t dilation, std::size_t row, float* out) const;
   static void remember(const Part& part, RowRing& history, const Rows& input);
   void delta_head(const DeltaNetWeights& weights, const Part& part, std::uint32_t layer,
                   std::size_t head);
+  void delta_rows(const DeltaNetWeights& weights, const Part& part, std::uint32_t layer,
+                  std::size_t head, std::size_t first, std::size_t count);
   void delta_slice(float* state, std::size_t key_dim, std::size_t width,
                    std::span<const DeltaStep> settled, std::span<const DeltaStep> tentative);
   void keep_inputs(const DeltaNetShape& shape, const Part& part, LayerState& state) const;

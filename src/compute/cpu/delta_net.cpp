@@ -95,31 +95,38 @@ void CpuBackend::delta_net(const DeltaNetWeights& weights, std::uint32_t layer) 
 
 namespace {
 
-// Steps of one value head. Values are padded and copied, for they must end with whole vectors.
+// Steps of one value head. Their inputs are copied side by side: in the window they are a row's
+// width apart, which the caches and their prefetchers are bad at. Values end with whole vectors.
 struct DeltaSteps {
-  std::vector<float> v, out;
+  std::vector<float> inputs, out;
   std::vector<DeltaStep> steps;
+  std::size_t stride = 0;
 
-  void begin(std::size_t count, std::size_t stride) {
-    v.assign(count * stride, 0.0f);
+  void begin(const DeltaNetShape& s, std::size_t count) {
+    stride = padded(s.value_dim);
+    inputs.resize(count * (2 * s.key_dim + stride));
     out.resize(count * stride);
     steps.clear();
   }
   void add(const DeltaNetShape& s, const float* q, const float* k, const float* values,
            const float* gates, std::size_t head) {
-    const std::size_t at = steps.size() * padded(s.value_dim);
-    std::memcpy(v.data() + at, values + head * s.value_dim, s.value_dim * sizeof(float));
+    float* to = inputs.data() + steps.size() * (2 * s.key_dim + stride);
     const std::size_t key_head = head % s.key_heads * s.key_dim;
-    steps.push_back({q + key_head, k + key_head, v.data() + at, gates[head],
-                     gates[s.value_heads + head], out.data() + at});
+    std::memcpy(to, q + key_head, s.key_dim * sizeof(float));
+    std::memcpy(to + s.key_dim, k + key_head, s.key_dim * sizeof(float));
+    float* v = to + 2 * std::size_t{s.key_dim};
+    std::memcpy(v, values + head * s.value_dim, s.value_dim * sizeof(float));
+    std::memset(v + s.value_dim, 0, (stride - s.value_dim) * sizeof(float));
+    steps.push_back({to, to + s.key_dim, v, gates[head], gates[s.value_heads + head],
+                     out.data() + steps.size() * stride});
   }
   // Rows that wait to enter the state. Their outputs were given before, so any query will do.
   void add_waiting(const DeltaNetShape& s, const LayerState& state, std::size_t count,
                    std::size_t head) {
-    const DeltaInputs inputs(s);
+    const DeltaInputs places(s);
     for (std::size_t i = 0; i < count; ++i) {
-      const float* row = state.waiting.data() + i * inputs.width;
-      add(s, row + inputs.keys, row + inputs.keys, row + inputs.values, row + inputs.gates, head);
+      const float* row = state.waiting.data() + i * places.width;
+      add(s, row + places.keys, row + places.keys, row + places.values, row + places.gates, head);
     }
   }
   void next_slice(std::size_t width) {
@@ -143,18 +150,32 @@ void CpuBackend::delta_slice(float* state, std::size_t key_dim, std::size_t widt
   kernels_.delta_steps(copy.data(), key_dim, width, tentative.data(), tentative.size());
 }
 
-// What waits of the last window, then all rows of one part, through one value head, in order.
+// What waits of the last window, then all rows of one part, through one value head, in order. Some
+// rows at a time: what they need besides the state stays in the caches.
 void CpuBackend::delta_head(const DeltaNetWeights& weights, const Part& part, std::uint32_t layer,
                             std::size_t head) {
+  constexpr std::size_t most = 64;
+  std::size_t first = 0;
+  for (; part.rows - first > most + part.tentative; first += most)
+    delta_rows(weights, part, layer, head, first, most);
+  delta_rows(weights, part, layer, head, first, part.rows - first);
+}
+
+// Rows first to first + count of a part; the last of them may be tentative.
+void CpuBackend::delta_rows(const DeltaNetWeights& weights, const Part& part, std::uint32_t layer,
+                            std::size_t head, std::size_t first, std::size_t count) {
   const DeltaNetShape& s = weights.shape;
-  const std::size_t stride = padded(s.value_dim), waiting = part.state->waiting();
+  const std::size_t stride = padded(s.value_dim);
+  const std::size_t waiting = first == 0 ? part.state->waiting() : 0;
+  const std::size_t tentative = first + count == part.rows ? part.tentative : 0;
   thread_local DeltaSteps scratch;
   thread_local std::vector<float> normed;
   LayerState& layer_state = part.state->layer(layer);
   const std::size_t queries = std::size_t{s.key_heads} * s.key_dim;
-  scratch.begin(waiting + part.rows, stride);
+  scratch.begin(s, waiting + count);
   scratch.add_waiting(s, layer_state, waiting, head);
-  for (std::size_t r = part.first_row; r < part.first_row + part.rows; ++r) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t r = part.first_row + first + i;
     const float* qkv = e_.row(r);
     scratch.add(s, qkv, qkv + queries, qkv + 2 * queries, d_.row(r), head);
   }
@@ -163,13 +184,13 @@ void CpuBackend::delta_head(const DeltaNetWeights& weights, const Part& part, st
   for (std::size_t column = 0; column < stride; column += kDeltaSlice) {
     const std::size_t width = std::min(kDeltaSlice, stride - column);
     const std::span<const DeltaStep> steps = scratch.steps;
-    delta_slice(state + column * s.key_dim, s.key_dim, width,
-                steps.first(steps.size() - part.tentative), steps.last(part.tentative));
+    delta_slice(state + column * s.key_dim, s.key_dim, width, steps.first(steps.size() - tentative),
+                steps.last(tentative));
     scratch.next_slice(width);
   }
   normed.resize(stride);
-  for (std::size_t i = 0; i < part.rows; ++i) {
-    const std::size_t r = part.first_row + i;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t r = part.first_row + first + i;
     kernels_.rms_norm(scratch.out.data() + (waiting + i) * stride, weights.norm.data(), s.value_dim,
                       shape_.residual.epsilon, normed.data());
     const float* z = b_.row(r) + head * s.value_dim;
@@ -206,7 +227,7 @@ void CpuBackend::settle(SequenceState& state) {
     const std::size_t stride = padded(s.value_dim);
     pool_.run(s.value_heads, [&](std::size_t head) {
       thread_local DeltaSteps scratch;
-      scratch.begin(sequence.waiting(), stride);
+      scratch.begin(s, sequence.waiting());
       scratch.add_waiting(s, sequence.layer(l), sequence.waiting(), head);
       float* rows = sequence.layer(l).delta.data() + head * s.key_dim * stride;
       for (std::size_t column = 0; column < stride; column += kDeltaSlice) {

@@ -273,10 +273,10 @@ STRATA_INLINE void turn_groups(const Zmm* in, Zmm* out) {
   }
 }
 
-// Halves of 16 rows of eight groups become eight vectors of floats.
-STRATA_INLINE void turn_halves(const std::uint16_t* halves, Lanes* out) {
+// Words of 16 rows of eight groups: vector i gets those of groups 2 i and 2 i + 1.
+STRATA_INLINE void turn_words(const std::uint16_t* words, Zmm* out) {
   Zmm z[4];
-  for (int i = 0; i < 4; ++i) z[i] = load_zmm(halves + 32 * i);
+  for (int i = 0; i < 4; ++i) z[i] = load_zmm(words + 32 * i);
   for (int pair = 0; pair < 4; ++pair) {
     alignas(64) std::uint16_t index[32];
     for (int i = 0; i < 32; ++i) {
@@ -286,9 +286,16 @@ STRATA_INLINE void turn_halves(const std::uint16_t* halves, Lanes* out) {
     const Zmm place = load_zmm(index);
     const Zmm first = _mm512_permutex2var_epi16(z[0], place, z[1]);
     const Zmm second = _mm512_permutex2var_epi16(z[2], place, z[3]);
-    const Zmm both = _mm512_mask_blend_epi16(0xff00ff00u, first, second);
-    out[2 * pair] = (Lanes)_mm512_cvtph_ps(_mm512_castsi512_si256(both));
-    out[2 * pair + 1] = (Lanes)_mm512_cvtph_ps(_mm512_extracti64x4_epi64(both, 1));
+    out[pair] = _mm512_mask_blend_epi16(0xff00ff00u, first, second);
+  }
+}
+// Halves of 16 rows of eight groups become eight vectors of floats.
+STRATA_INLINE void turn_halves(const std::uint16_t* halves, Lanes* out) {
+  Zmm pairs[4];
+  turn_words(halves, pairs);
+  for (int i = 0; i < 4; ++i) {
+    out[2 * i] = (Lanes)_mm512_cvtph_ps(_mm512_castsi512_si256(pairs[i]));
+    out[2 * i + 1] = (Lanes)_mm512_cvtph_ps(_mm512_extracti64x4_epi64(pairs[i], 1));
   }
 }
 

@@ -31,12 +31,15 @@ void QuantizedRows::resize(std::size_t rows, std::size_t width, BlockKind kind) 
   kind_ = kind;
   padded_ = (width + kBlock - 1) / kBlock * kBlock;
   const bool words = kind == BlockKind::group_words;
-  values_.resize(words ? 0 : rows * padded_);
-  biased_.resize(words ? 0 : rows * padded_);
-  words_.resize(words ? rows * padded_ : 0);
-  scales_.resize(rows * (padded_ / scale_width(kind)));
-  scaled_sums_.resize(rows * (padded_ / 32));
-  sums_.resize(rows * 3 * (padded_ / 32));
+  const auto grow = [](auto& values, std::size_t size) {
+    if (values.size() < size) values.resize(size);
+  };
+  grow(values_, words ? 0 : rows * padded_);
+  grow(biased_, words ? 0 : rows * padded_);
+  grow(words_, words ? rows * padded_ : 0);
+  grow(scales_, rows * (padded_ / scale_width(kind)));
+  grow(scaled_sums_, rows * (padded_ / 32));
+  grow(sums_, rows * 3 * (padded_ / 32));
 }
 
 }  // namespace strata::cpu

@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/huge_memory.h"
 #include "gguf/tensor_type.h"
 
 namespace strata::cpu {
@@ -74,7 +75,7 @@ struct QuantizedRow {
   float* scaled_sums = nullptr;    // scale times sums32, where a scale belongs to 32 values
 };
 
-// Storage for the rows of a window.
+// Storage for the rows of a window. It only grows.
 class QuantizedRows {
  public:
   void resize(std::size_t rows, std::size_t width, BlockKind kind);
@@ -93,10 +94,12 @@ class QuantizedRows {
  private:
   std::size_t padded_ = 0;
   BlockKind kind_ = BlockKind::group_integers;
-  std::vector<std::int8_t> values_;
-  std::vector<std::uint8_t> biased_;
-  std::vector<float> scales_, scaled_sums_;
-  std::vector<std::int16_t> sums_, words_;
+  template <class T>
+  using Values = std::vector<T, HugeAllocator<T>>;
+  Values<std::int8_t> values_;
+  Values<std::uint8_t> biased_;
+  Values<float> scales_, scaled_sums_;
+  Values<std::int16_t> sums_, words_;
 };
 
 }  // namespace strata::cpu

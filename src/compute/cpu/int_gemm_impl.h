@@ -58,76 +58,16 @@ STRATA_INLINE IntLanes dot2(const IntLanes& sum, const IntLanes& a, const std::i
 #endif
 }
 
-// A block of up to 64 rows, rows in the lanes of kVectors vectors.
-struct IntPanel {
-  // Four signed bytes a lane: code minus zero. Of group_words two 16-bit integers a lane.
-  IntLanes codes[kBlock / 2][kVectors];
-  IntLanes start[16][kVectors];  // by group: -128 times the sum of its codes
-  IntLanes scales[16][kVectors];
-  IntLanes mins[8][kVectors];  // two groups' 16-bit minima a lane
-  Lanes d[kVectors], dmin[kVectors];
-  Lanes group_d[8][kVectors], group_m[8][kVectors];
-};
+#if defined(STRATA_VBMI)
+#include "compute/cpu/int_gemv_impl.h"
+#endif
+#include "compute/cpu/panel_impl.h"
 
-// The block at byte `offset` of 16 rows into vector v of the panel.
-static void fill_panel(const IntFormat& format, Unpack unpack, const std::byte* const* rows,
-                       std::size_t offset, std::size_t groups, IntBlock* scratch, std::size_t v,
-                       IntPanel& panel) {
-  for (std::size_t r = 0; r < kLanes; ++r) unpack(rows[r] + offset, groups, scratch[r]);
-  const void* sources[kLanes];
-  alignas(64) IntLanes columns[kLanes];
-  const std::int32_t zero = format.zero * 0x01010101;
-  for (std::size_t k = 0; k < groups * 32; k += 64) {
-    for (std::size_t r = 0; r < kLanes; ++r) sources[r] = scratch[r].codes + k;
-    transpose_dwords(sources, columns);
-    for (std::size_t i = 0; i < kLanes; ++i)
-      panel.codes[k / 4 + i][v] = (IntLanes)((ByteLanes64)columns[i] - (ByteLanes64)all_int(zero));
-  }
-  const std::size_t step = format.group / 4;
-  alignas(4) static constexpr std::uint8_t middle[4] = {128, 128, 128, 128};
-  for (std::size_t g = 0; g < groups * 32 / format.group; ++g) {
-    IntLanes sum = all_int(0);
-    for (std::size_t i = 0; i < step; ++i) sum = dot4(sum, middle, panel.codes[g * step + i][v]);
-    panel.start[g][v] = -sum;
-  }
-  if (format.kind == BlockKind::group_floats) {
-    for (std::size_t r = 0; r < kLanes; ++r) sources[r] = scratch[r].group_d;
-    transpose_dwords(sources, columns);  // and group_m behind it
-    for (std::size_t g = 0; g < 8; ++g) {
-      panel.group_d[g][v] = (Lanes)columns[g];
-      panel.group_m[g][v] = (Lanes)columns[8 + g];
-    }
-    return;
-  }
-  for (std::size_t r = 0; r < kLanes; ++r) sources[r] = scratch[r].scales;
-  transpose_dwords(sources, columns);  // two 16-bit integers a row: scales, then minima
-  for (std::size_t i = 0; i < 8; ++i) {
-    panel.scales[2 * i][v] = (columns[i] << 16) >> 16;
-    panel.scales[2 * i + 1][v] = columns[i] >> 16;
-    panel.mins[i][v] = columns[8 + i];
-  }
-  for (std::size_t r = 0; r < kLanes; ++r) panel.d[v][r] = scratch[r].d;
-  if (!format.minima) return;
-  for (std::size_t r = 0; r < kLanes; ++r) panel.dmin[v][r] = scratch[r].dmin;
-}
-
-// The same of Q8_0 rows for group_words.
-static void fill_words(const std::byte* const* rows, std::size_t offset, std::size_t groups,
-                       std::size_t v, IntPanel& panel) {
-  for (std::size_t g = 0; g < groups; g += 2) {
-    const std::size_t blocks = std::min<std::size_t>(2, groups - g);
-    alignas(64) IntLanes columns[kLanes];
-    Lanes scales[2];
-    q8_0_dwords(rows, offset + g * sizeof(q::BlockQ8_0), blocks, columns, scales);
-    for (std::size_t i = 0; i < 8 * blocks; ++i) {
-      const IntLanes c = columns[i];
-      IntLanes* pairs = &panel.codes[16 * g + 2 * i][v];
-      pairs[0] = (((c << 24) >> 24) & 0xffff) | (((c << 16) >> 24) << 16);
-      pairs[kVectors] = (((c << 8) >> 24) & 0xffff) | ((c >> 24) << 16);
-    }
-    for (std::size_t b = 0; b < blocks; ++b) panel.group_d[g + b][v] = scales[b] * all(0x1p24f);
-  }
-}
+// The compiler would make vectors of the tiles' pointers, which costs more than it saves.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("no-tree-slp-vectorize")
+#endif
 
 // Some vectors of rows by some tokens.
 template <std::size_t Vectors, std::size_t Tokens>
@@ -138,12 +78,13 @@ struct Tile {
 // Vectors v and on of a panel, as a tile reads them: one pointer a table, constant distances.
 struct PanelView {
   const IntLanes *codes, *start, *scales, *mins;
-  const Lanes *d, *dmin, *group_d, *group_m;
+  const Lanes *float_scales, *d, *dmin, *group_d, *group_m;
   PanelView(const IntPanel& p, std::size_t v)
       : codes(&p.codes[0][v]),
         start(&p.start[0][v]),
         scales(&p.scales[0][v]),
         mins(&p.mins[0][v]),
+        float_scales(&p.float_scales[0][v]),
         d(&p.d[v]),
         dmin(&p.dmin[v]),
         group_d(&p.group_d[0][v]),
@@ -188,26 +129,39 @@ STRATA_INLINE void word_dots(const PanelView& panel, std::size_t g, const std::i
   }
 }
 
-// One block, formats with integer scales.
-template <std::size_t Width, bool Minima, std::size_t Vectors, std::size_t Tokens>
+// One block, formats with integer scales. Where the scaled sums of the whole block stay below 2^24
+// (`Exact`) floats hold them as exactly as integers do, in fewer steps.
+template <std::size_t Width, bool Exact, bool Minima, std::size_t Vectors, std::size_t Tokens>
 STRATA_INLINE void integer_block(const PanelView& panel, const QuantizedRow* x, std::size_t at,
                                  Lanes (*acc)[Tokens]) {
   const std::uint8_t* in[Tokens];
   for (std::size_t t = 0; t < Tokens; ++t) in[t] = x[t].biased + at;
   Tile<Vectors, Tokens> total;
+  Lanes scaled[Vectors][Tokens];
   for (std::size_t i = 0; i < Vectors; ++i)
-    for (std::size_t t = 0; t < Tokens; ++t) total.whole[i][t] = all_int(0);
+    for (std::size_t t = 0; t < Tokens; ++t) {
+      total.whole[i][t] = all_int(0);
+      scaled[i][t] = all(0.0f);
+    }
   for (std::size_t g = 0; g < kBlock / Width; ++g) {
     Tile<Vectors, Tokens> dots;
     group_dots<Width>(panel, g, in, dots);
     for (std::size_t i = 0; i < Vectors; ++i)
-      for (std::size_t t = 0; t < Tokens; ++t)
-        total.whole[i][t] += dots.whole[i][t] * panel.scales[g * kVectors + i];
+      for (std::size_t t = 0; t < Tokens; ++t) {
+        const IntLanes& dot = dots.whole[i][t];
+        if constexpr (Exact) {
+          const Lanes& scale = panel.float_scales[g * kVectors + i];
+          scaled[i][t] = fma_lanes(to_float(dot), scale, scaled[i][t]);
+        } else {
+          total.whole[i][t] += dot * panel.scales[g * kVectors + i];
+        }
+      }
   }
   for (std::size_t t = 0; t < Tokens; ++t) {
     const Lanes dx = all(x[t].scales[at / kBlock]);
     for (std::size_t i = 0; i < Vectors; ++i) {
-      acc[i][t] = fma_lanes(to_float(total.whole[i][t]), panel.d[i] * dx, acc[i][t]);
+      const Lanes whole = Exact ? scaled[i][t] : to_float(total.whole[i][t]);
+      acc[i][t] = fma_lanes(whole, panel.d[i] * dx, acc[i][t]);
       if constexpr (Minima) {
         const std::int16_t* sums = (Width == 32 ? x[t].sums32 : x[t].sums16) + at / Width;
         IntLanes low = all_int(0);
@@ -235,6 +189,7 @@ STRATA_INLINE void float_block(const PanelView& panel, std::size_t groups, const
     scales[t] = x[t].scales + at / 32;
     scaled_sums[t] = x[t].scaled_sums + at / 32;
   }
+  if (groups == 0) __builtin_unreachable();
   for (std::size_t g = 0; g < groups; ++g) {
     Tile<Vectors, Tokens> dots;
     if constexpr (Words) {
@@ -259,8 +214,10 @@ enum class TileKind {
   floats_minima,
   words,
   integers16,
+  integers16_exact,
   integers16_minima,
   integers32,
+  integers32_exact,
   integers32_minima
 };
 
@@ -273,19 +230,24 @@ static void block_tile(const IntPanel& panel, std::size_t v, std::size_t groups,
     return sums + t * kPanelRows + (v + i) * kLanes;
   };
   for (std::size_t i = 0; i < Vectors; ++i)
-    for (std::size_t t = 0; t < Tokens; ++t) acc[i][t] = at == 0 ? all(0.0f) : load(place(i, t));
+    for (std::size_t t = 0; t < Tokens; ++t) acc[i][t] = load(place(i, t));
   const PanelView view(panel, v);
   using enum TileKind;
   if constexpr (Kind == floats || Kind == floats_minima || Kind == words) {
     float_block<Kind == floats_minima, Kind == words, Vectors, Tokens>(view, groups, x, at, acc);
-  } else if constexpr (Kind == integers32 || Kind == integers32_minima) {
-    integer_block<32, Kind == integers32_minima, Vectors, Tokens>(view, x, at, acc);
   } else {
-    integer_block<16, Kind == integers16_minima, Vectors, Tokens>(view, x, at, acc);
+    constexpr bool minima = Kind == integers32_minima || Kind == integers16_minima;
+    constexpr bool exact = Kind == integers32_exact || Kind == integers16_exact;
+    constexpr std::size_t width = Kind >= integers32 ? 32 : 16;
+    integer_block<width, exact, minima, Vectors, Tokens>(view, x, at, acc);
   }
   for (std::size_t i = 0; i < Vectors; ++i)
     for (std::size_t t = 0; t < Tokens; ++t) store(place(i, t), acc[i][t]);
 }
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC pop_options
+#endif
 
 using BlockTile = void (*)(const IntPanel& panel, std::size_t v, std::size_t groups,
                            const QuantizedRow* x, std::size_t at, float* sums);
@@ -313,8 +275,12 @@ static const TileTable& tiles_of(const IntFormat& format) {
   if (format.kind == BlockKind::group_words) return tiles<words>();
   if (format.kind == BlockKind::group_floats)
     return format.minima ? tiles<floats_minima>() : tiles<floats>();
-  if (format.group == 32) return format.minima ? tiles<integers32_minima>() : tiles<integers32>();
-  return format.minima ? tiles<integers16_minima>() : tiles<integers16>();
+  if (format.group == 32) {
+    if (format.minima) return tiles<integers32_minima>();
+    return exact_in_floats(format) ? tiles<integers32_exact>() : tiles<integers32>();
+  }
+  if (format.minima) return tiles<integers16_minima>();
+  return exact_in_floats(format) ? tiles<integers16_exact>() : tiles<integers16>();
 }
 
 // Up to kPanelRows rows, unpacked block by block, with every token.
@@ -322,16 +288,17 @@ static void int_panel(const IntFormat& format, const std::byte* matrix, std::siz
                       std::size_t row_count, std::size_t width, const QuantizedRow* x,
                       float* const* y, std::size_t tokens, const std::byte* next) {
   const TypeTraits& type = traits(format.type);
-  const Unpack unpack = unpack_of(format.type);
+  const Fill fill = fill_of(format);
   const TileTable& tiles = tiles_of(format);
   const std::size_t step = kBlock / type.block_values * type.block_bytes;
   struct alignas(64) Scratch {
-    IntBlock blocks[kLanes];
     IntPanel panel;
-    std::vector<float> sums;  // [tokens][kPanelRows]: close together, where y's rows are far apart
+    std::vector<float, HugeAllocator<float>>
+        sums;  // [tokens][kPanelRows]: close together, where y's rows are far apart
   };
   thread_local std::unique_ptr<Scratch> scratch = std::make_unique<Scratch>();
   if (scratch->sums.size() < tokens * kPanelRows) scratch->sums.resize(tokens * kPanelRows);
+  std::fill_n(scratch->sums.data(), tokens * kPanelRows, 0.0f);
   const std::byte* rows[kPanelRows];
   const std::size_t vectors = (row_count + kLanes - 1) / kLanes;
   for (std::size_t r = 0; r < vectors * kLanes; ++r)
@@ -341,12 +308,8 @@ static void int_panel(const IntFormat& format, const std::byte* matrix, std::siz
     const std::size_t offset = at / type.block_values * type.block_bytes;
     for (std::size_t v = 0; v < vectors; ++v) {
       prefetch_later(next + row_count * offset + v * kLanes * step, kLanes * step);
-      if (format.kind == BlockKind::group_words) {
-        fill_words(rows + v * kLanes, offset, groups, v, scratch->panel);
-      } else {
-        fill_panel(format, unpack, rows + v * kLanes, offset, groups, scratch->blocks, v,
-                   scratch->panel);
-      }
+      fill_panel(format, fill, rows + v * kLanes, offset,
+                 groups * 32 / type.block_values * type.block_bytes, step, v, scratch->panel);
     }
     // As many tokens a tile as there is room for, in tiles of about one size.
     const std::size_t turns = (tokens + kIntTokens - 1) / kIntTokens;
@@ -370,10 +333,6 @@ static void int_panel(const IntFormat& format, const std::byte* matrix, std::siz
     std::memcpy(y[t], scratch->sums.data() + t * kPanelRows, row_count * sizeof(float));
 }
 
-#if defined(STRATA_VBMI)
-#include "compute/cpu/int_gemv_impl.h"
-#endif
-
 static bool has_gemv([[maybe_unused]] const IntFormat& format) {
 #if defined(STRATA_VBMI)
   return gemv_of(format) != nullptr;
@@ -391,11 +350,17 @@ static void int_gemm(const IntFormat& format, const std::byte* matrix, std::size
 #endif
   thread_local std::vector<float*> out;
   out.resize(tokens);
+  // So many tokens that their inputs and sums stay in the second cache while they meet the panels.
+  constexpr std::size_t most = 384;
+  const std::size_t turns = (tokens + most - 1) / most;
   for (std::size_t row = 0; row < row_count; row += kPanelRows) {
     for (std::size_t t = 0; t < tokens; ++t) out[t] = y[t] + row;
     const std::byte* next =
         row + kPanelRows < row_count ? matrix + (row + kPanelRows) * row_bytes : after;
-    int_panel(format, matrix + row * row_bytes, row_bytes, std::min(kPanelRows, row_count - row),
-              width, x, out.data(), tokens, next);
+    for (std::size_t turn = 0; turn < turns; ++turn) {
+      const std::size_t t = tokens * turn / turns, count = tokens * (turn + 1) / turns - t;
+      int_panel(format, matrix + row * row_bytes, row_bytes, std::min(kPanelRows, row_count - row),
+                width, x + t, out.data() + t, count, next);
+    }
   }
 }

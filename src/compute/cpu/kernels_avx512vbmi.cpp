@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/huge_memory.h"
 #include "compute/cpu/int_blocks.h"
 #include "compute/cpu/kernels.h"
 #include "compute/cpu/math.h"
