@@ -174,6 +174,9 @@ static void gemv_lanes(const std::byte* const* rows, [[maybe_unused]] std::size_
   for (std::size_t t = 0; t < Tokens; ++t) store_run(y[t], acc[t], count);
 }
 
+// How far ahead of the next group's bytes a row asks: those that are needed first would come late.
+constexpr std::size_t kLead = 4096;
+
 template <class F, class Input>
 static void gemv(const std::byte* matrix, std::size_t row_bytes, std::size_t row_count,
                  std::size_t width, const QuantizedRow* x, float* const* y, std::size_t tokens,
@@ -196,7 +199,8 @@ static void gemv(const std::byte* matrix, std::size_t row_bytes, std::size_t row
     const std::byte* rows[kLanes];
     for (std::size_t r = 0; r < kLanes; ++r)
       rows[r] = matrix + (row + std::min(r, count - 1)) * row_bytes;
-    const std::byte* next = row + kLanes < row_count ? rows[0] + kLanes * row_bytes : after;
+    const std::byte* next =
+        (row + kLanes < row_count ? rows[0] + kLanes * row_bytes : after) + kLead;
     for (std::size_t t = 0; t < tokens;) {
       float* out[most];
       const std::size_t n = std::min(most, tokens - t);
