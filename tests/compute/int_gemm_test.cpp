@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -182,6 +183,28 @@ TEST_P(IntegerProduct, EqualsTheSlowProductAndTheOtherInstructionSets) {
       }
     }
   }
+}
+
+// Tokens are taken some hundreds at a time, and in tiles: where one lies makes no difference.
+TEST_P(IntegerProduct, GivesATokenTheSameWhereverItLies) {
+  const KernelEntry& entry = GetParam();
+  if (entry.few) return;
+  const IntFormat& format = *format_for(entry.type, entry.inputs);
+  const std::size_t width = 256, rows = 20, tokens = 801, piece = 17;
+  std::mt19937 random(4);
+  const auto weights = random_rows(entry.type, rows * width, random);
+  const std::vector<float> x = random_activations(tokens * width, random);
+  const Activations a = quantize(*entry.kernels, x, width, format.kind);
+  const auto multiply = [&](std::size_t first, std::size_t count, std::vector<float>& y) {
+    std::vector<float*> out(count);
+    for (std::size_t t = 0; t < count; ++t) out[t] = y.data() + (first + t) * rows;
+    entry.kernels->int_gemm(format, weights.data(), weights.size() / rows, rows, width,
+                            a.views.data() + first, out.data(), count, weights.data());
+  };
+  std::vector<float> together(tokens * rows, NAN), apart(tokens * rows, NAN);
+  multiply(0, tokens, together);
+  for (std::size_t t = 0; t < tokens; t += piece) multiply(t, std::min(piece, tokens - t), apart);
+  EXPECT_EQ(together, apart);
 }
 
 INSTANTIATE_TEST_SUITE_P(Registry, IntegerProduct, testing::ValuesIn(integer_products()),

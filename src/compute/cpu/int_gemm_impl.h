@@ -38,6 +38,34 @@ STRATA_INLINE IntLanes dot4(const IntLanes& sum, const std::uint8_t* x, const In
   return result;
 #endif
 }
+// sum[r] += codes[r][0..3] . x[0..3], codes of at most 127 by signed bytes, exact.
+STRATA_INLINE IntLanes dot4(const IntLanes& sum, const std::int8_t* x, const IntLanes& codes) {
+  std::int32_t four;
+  std::memcpy(&four, x, 4);
+#if defined(STRATA_AVX512)
+  return (IntLanes)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)codes, _mm512_set1_epi32(four));
+#elif defined(STRATA_AVX2)
+  union Halves {
+    IntLanes whole;
+    __m256i half[2];
+  };
+  const __m256i bytes = _mm256_set1_epi32(four), ones = _mm256_set1_epi16(1);
+  Halves c{codes}, s{sum};
+  for (int i = 0; i < 2; ++i) {
+    const __m256i pairs = _mm256_maddubs_epi16(c.half[i], bytes);  // two of 127 * 127 fit
+    s.half[i] = _mm256_add_epi32(s.half[i], _mm256_madd_epi16(pairs, ones));
+  }
+  return s.whole;
+#else
+  IntLanes result = sum;
+  for (std::size_t r = 0; r < kLanes; ++r) {
+    std::int32_t dot = 0;
+    for (std::size_t i = 0; i < 4; ++i) dot += x[i] * ((codes[r] >> (8 * i)) & 127);
+    result[r] += dot;
+  }
+  return result;
+#endif
+}
 // sum[r] += a[r][0..1] . b[0..1], signed 16-bit integers.
 STRATA_INLINE IntLanes dot2(const IntLanes& sum, const IntLanes& a, const std::int16_t* b) {
   std::int32_t two;
@@ -91,14 +119,29 @@ struct PanelView {
         group_m(&p.group_m[0][v]) {}
 };
 
+// Inputs as a format's codes meet them: signed ones those plus 128, others (formats with minima,
+// whose zero is 0) the inputs themselves.
+template <bool Signed>
+using InputByte = std::conditional_t<Signed, std::uint8_t, std::int8_t>;
+template <bool Signed>
+STRATA_INLINE const InputByte<Signed>* inputs_of(const QuantizedRow& x) {
+  if constexpr (Signed) {
+    return x.biased;
+  } else {
+    return x.values;
+  }
+}
+
 // Dots of group g of `Width` values with each token; `x` points at the block.
-template <std::size_t Width, std::size_t Vectors, std::size_t Tokens>
-STRATA_INLINE void group_dots(const PanelView& panel, std::size_t g, const std::uint8_t* const* x,
+template <std::size_t Width, class Byte, std::size_t Vectors, std::size_t Tokens>
+STRATA_INLINE void group_dots(const PanelView& panel, std::size_t g, const Byte* const* x,
                               Tile<Vectors, Tokens>& dots) {
   for (std::size_t i = 0; i < Vectors; ++i)
-    for (std::size_t t = 0; t < Tokens; ++t) dots.whole[i][t] = panel.start[g * kVectors + i];
+    for (std::size_t t = 0; t < Tokens; ++t)
+      dots.whole[i][t] =
+          std::is_same_v<Byte, std::uint8_t> ? panel.start[g * kVectors + i] : all_int(0);
   const IntLanes* at = panel.codes + g * (Width / 4) * kVectors;
-  const std::uint8_t* in[Tokens];
+  const Byte* in[Tokens];
   for (std::size_t t = 0; t < Tokens; ++t) in[t] = x[t] + g * Width;
 #pragma GCC unroll 8
   for (std::size_t k = 0; k < Width / 4; ++k) {
@@ -134,8 +177,8 @@ STRATA_INLINE void word_dots(const PanelView& panel, std::size_t g, const std::i
 template <std::size_t Width, bool Exact, bool Minima, std::size_t Vectors, std::size_t Tokens>
 STRATA_INLINE void integer_block(const PanelView& panel, const QuantizedRow* x, std::size_t at,
                                  Lanes (*acc)[Tokens]) {
-  const std::uint8_t* in[Tokens];
-  for (std::size_t t = 0; t < Tokens; ++t) in[t] = x[t].biased + at;
+  const InputByte<!Minima>* in[Tokens];
+  for (std::size_t t = 0; t < Tokens; ++t) in[t] = inputs_of<!Minima>(x[t]) + at;
   Tile<Vectors, Tokens> total;
   Lanes scaled[Vectors][Tokens];
   for (std::size_t i = 0; i < Vectors; ++i)
@@ -177,14 +220,14 @@ STRATA_INLINE void integer_block(const PanelView& panel, const QuantizedRow* x, 
 template <bool Minima, bool Words, std::size_t Vectors, std::size_t Tokens>
 STRATA_INLINE void float_block(const PanelView& panel, std::size_t groups, const QuantizedRow* x,
                                std::size_t at, Lanes (*acc)[Tokens]) {
-  const std::uint8_t* bytes[Tokens];
+  const InputByte<!Minima>* bytes[Tokens];
   const std::int16_t* words[Tokens];
   const float *scales[Tokens], *scaled_sums[Tokens];
   for (std::size_t t = 0; t < Tokens; ++t) {
     if constexpr (Words) {
       words[t] = x[t].words + at;
     } else {
-      bytes[t] = x[t].biased + at;
+      bytes[t] = inputs_of<!Minima>(x[t]) + at;
     }
     scales[t] = x[t].scales + at / 32;
     scaled_sums[t] = x[t].scaled_sums + at / 32;
@@ -319,7 +362,9 @@ static void int_panel(const IntFormat& format, const std::byte* matrix, std::siz
         if (format.kind == BlockKind::group_words) {
           prefetch_run(reinterpret_cast<const std::byte*>(x[ahead].words + at), groups * 64);
         } else {
-          prefetch_run(reinterpret_cast<const std::byte*>(x[ahead].biased + at), groups * 32);
+          const void* bytes = format.minima ? static_cast<const void*>(x[ahead].values + at)
+                                            : static_cast<const void*>(x[ahead].biased + at);
+          prefetch_run(static_cast<const std::byte*>(bytes), groups * 32);
         }
       for (std::size_t v = 0; v < vectors; v += kTileVectors) {
         const std::size_t height = vectors - v >= kTileVectors ? kTileVectors : 1;

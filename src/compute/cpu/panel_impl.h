@@ -14,7 +14,7 @@ static bool exact_in_floats(const IntFormat& format) {
 struct IntPanel {
   // Four signed bytes a lane: code minus zero. Of group_words two 16-bit integers a lane.
   IntLanes codes[kBlock / 2][kVectors];
-  IntLanes start[16][kVectors];  // by group: -128 times the sum of its codes
+  IntLanes start[16][kVectors];  // by group: -128 times the sum of its codes; not with minima
   union {
     IntLanes scales[16][kVectors];
     Lanes float_scales[16][kVectors];  // of formats that are exact_in_floats
@@ -591,5 +591,5 @@ STRATA_INLINE void fill_panel(const IntFormat& format, Fill fill, const std::byt
     blocks[r] = copies[r];
   }
   fill(blocks, v, panel);
-  if (format.kind != BlockKind::group_words) fill_starts(format, v, panel);
+  if (format.kind != BlockKind::group_words && !format.minima) fill_starts(format, v, panel);
 }
