@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/nearest.h"
 #include "cli/checks.h"
+#include "cli/data_folder.h"
 #include "ple/open_table.h"
 #include "server/thinking_budget.h"
 #include "tokenizer/prompt_encoder.h"
@@ -102,9 +103,11 @@ constexpr std::array kKeys = {
               "File that keeps the settings clients share; empty: while the server runs"},
     ConfigKey{"responses_db", Type::path, "File that keeps responses; empty: in memory"},
     ConfigKey{"slot_save_path", Type::path, "Folder where slots are saved; empty: nowhere"},
-    ConfigKey{"chats_db", Type::path, "File that keeps chats; empty: in memory"},
+    ConfigKey{"chats_db", Type::path,
+              "File that keeps chats; empty: in memory (default: in the user's data folder)"},
     ConfigKey{"chats_max", Type::number, "Chats kept, 0 to keep none", 0, 10'000'000},
     ConfigKey{"chats_mib", Type::number, "MiB for them", 1, 1'048'576},
+    ConfigKey{"telemetry", Type::flag, "Sample the machine while someone looks"},
     ConfigKey{"no_web_app", Type::flag, "Serve no web app at /"},
     ConfigKey{"body_mib", Type::number, "Largest body of a request", 1, 4096},
     ConfigKey{"connections", Type::number, "Connections open at once", 1, 100'000},
@@ -121,7 +124,7 @@ json::value built_in(std::string_view name) {
   if (name == "drafts" || name == "cache_ram") return "auto";
   if (name == "draft_source") return "both";
   if (name == "cache_disk") return "16G";
-  if (name == "answer_room") return true;
+  if (name == "answer_room" || name == "telemetry") return true;
   if (name == "repeat_stop_tokens") return 256;
   if (name == "loop_guard") return "off";
   if (name == "thinking_wrap_up") return json::value(server::ThinkingOptions().wrap_up);
@@ -320,8 +323,9 @@ Result<Config> Config::load(FileSystem& files, std::string file, const Flags& fl
                             const Environment& environment) {
   Config config;
   for (const ConfigKey& key : kKeys) {
-    config.entries_[std::string(key.name)] = {built_in(key.name), "built-in"};
+    config.entries_[std::string(key.name)] = {built_in(key.name), std::string(kBuiltIn)};
   }
+  config.entries_["chats_db"].value = json::value(data_path(environment, "chats.db"));
   if (file.empty()) {
     if (const char* path = environment("STRATA_CONFIG")) file = path;
   }

@@ -38,17 +38,20 @@ struct ConfigKey {
 
 std::span<const ConfigKey> config_keys();
 
+inline constexpr std::string_view kBuiltIn = "built-in";
+
 class Config {
  public:
   struct Entry {
     boost::json::value value;
-    std::string source = "built-in";  // "flag", "environment", "config"
+    std::string source{kBuiltIn};  // or "flag", "environment", "config"
   };
   // By key, as text.
   using Flags = std::map<std::string, std::string, std::less<>>;
   using Environment = std::function<const char*(const char*)>;
 
-  // `file` empty: the path in STRATA_CONFIG, if there is one.
+  // `file` empty: the path in STRATA_CONFIG, if there is one. The environment also says where the
+  // user's data folder is (data_folder.h), the built-in place of chats_db.
   static Result<Config> load(FileSystem& files, std::string file, const Flags& flags,
                              const Environment& environment);
 

@@ -19,6 +19,7 @@
 #include "base/sizes.h"
 #include "cli/command.h"
 #include "cli/config.h"
+#include "cli/data_folder.h"
 #include "cli/default_model.h"
 #include "cli/engine_options.h"
 #include "cli/version.h"
@@ -119,6 +120,23 @@ server::HttpOptions http_options(const Config& config) {
   return http;
 }
 
+// The file that nobody has named may be unusable (a read-only home, another server that holds it):
+// then chats are kept in memory, and the log says so.
+Result<std::unique_ptr<server::ChatStore>> open_chats(const Config& config,
+                                                      server::ChatLimits limits) {
+  const std::string path = config.text("chats_db");
+  if (config.at("chats_db").source != kBuiltIn || path.empty())
+    return server::ChatStore::open(path, limits);
+  const auto open = [&]() -> Result<std::unique_ptr<server::ChatStore>> {
+    STRATA_TRY(make_private_file(path));
+    return server::ChatStore::open(path, limits);
+  };
+  auto chats = open();
+  if (chats) return chats;
+  log_warning("chats are kept in memory until the server stops: {}", chats.error().message);
+  return server::ChatStore::open("", limits);
+}
+
 Result<server::ApiOptions> api_options(const Config& config) {
   server::ApiOptions options;
   options.version = version_number();
@@ -135,9 +153,13 @@ Result<server::ApiOptions> api_options(const Config& config) {
     server::ChatLimits limits;
     limits.chats = static_cast<std::uint64_t>(most);
     limits.bytes = static_cast<std::uint64_t>(config.number("chats_mib")) << 20;
-    STRATA_ASSIGN(chats, server::ChatStore::open(config.text("chats_db"), limits));
+    STRATA_ASSIGN(chats, open_chats(config, limits));
   }
   options.chats = std::make_shared<server::Chats>(std::move(chats));
+  if (config.flag("telemetry")) {
+    options.telemetry.emplace();
+    options.telemetry->engine_apart = config.text("engine") != "inside";
+  }
   return options;
 }
 
@@ -170,8 +192,10 @@ server::ServiceOptions service_options(const Config& config) {
   options.encoder_source = config.at("encoder_replies").source;
   options.aliases = config.list("aliases");
   options.slot_save_path = config.text("slot_save_path");
-  for (const char* key : {"drafts", "draft_source", "draft_vocabulary", "cache_ram", "cache_dir",
-                          "cache_disk", "parallel", "trace", "chats_db"})
+  for (const char* key :
+       {"ctx", "threads", "parallel", "weights", "ngram_table", "ngram_cache", "drafts",
+        "draft_source", "draft_vocabulary", "cache_ram", "cache_dir", "cache_disk", "engine",
+        "idle_unload_s", "trace", "telemetry", "chats_db"})
     options.engine_settings.push_back({key, config.at(key).value, config.at(key).source});
   return options;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "server/service.h"
 
@@ -18,6 +19,8 @@ AnswerRun::AnswerRun(Engine& engine, RunOptions options, Executor executor,
       one_call_(options.one_call),
       take_place_(std::move(options.take_place)),
       on_end_(std::move(options.on_end)),
+      times_(options.times != nullptr ? std::move(options.times) : std::make_shared<AnswerTimes>()),
+      asked_(monotonic_seconds()),
       executor_(std::move(executor)),
       observer_(std::move(observer)) {
   if (options.parser) {
@@ -50,6 +53,8 @@ void AnswerRun::started(std::uint32_t cached) {
 }
 
 void AnswerRun::progress(std::uint32_t read, std::uint32_t total) {
+  const std::uint32_t before = std::max<std::uint32_t>(seen_read_, seen_cached_);
+  if (read > before) times_->tokens_read += read - before;
   seen_read_ = read;
   seen_prompt_ = total;
   executor_([self = shared_from_this(), read, total] {
@@ -70,6 +75,15 @@ void AnswerRun::chances(const TokenChances& chances) {
 
 void AnswerRun::token(TokenId id) {
   ++seen_generated_;
+  ++times_->tokens_written;
+  const double now = monotonic_seconds();
+  if (last_token_ == 0) {
+    first_token_ = now - asked_;
+    times_->first_token.observe(now - asked_);
+  } else {
+    times_->between_tokens.observe(now - last_token_);
+  }
+  last_token_ = now;
   executor_([self = shared_from_this(), id, chances = std::exchange(next_chances_, {})]() mutable {
     self->take(id, std::move(chances));
   });
@@ -196,6 +210,8 @@ void AnswerRun::drop_cut_calls() {
 
 void AnswerRun::report() {
   over_ = true;
+  result_.whole_seconds = monotonic_seconds() - asked_;
+  if (const double first = first_token_; first > 0) result_.first_token_seconds = first;
   const auto place = leave_place();
   if (on_end_) on_end_(result_, place.get());
   observer_->finished(result_);

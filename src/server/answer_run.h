@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "chat/output_parser.h"
+#include "server/answer_times.h"
 #include "server/neutral.h"
 #include "server/slots.h"
 #include "server/stop_filter.h"
@@ -26,6 +27,7 @@ struct RunOptions {
   std::function<std::shared_ptr<const Slots::Place>()> take_place;
   // Told once, on the executor, before the observer hears the end.
   std::function<void(const ChatResult&, const Slots::Place* place)> on_end;
+  std::shared_ptr<AnswerTimes> times;  // counts along; may be null
 };
 
 // The engine calls it from its thread; all work is done on the executor, which also orders it.
@@ -85,6 +87,8 @@ class AnswerRun final : public Listener, public std::enable_shared_from_this<Ans
   bool one_call_;
   std::function<std::shared_ptr<const Slots::Place>()> take_place_;
   std::function<void(const ChatResult&, const Slots::Place*)> on_end_;
+  std::shared_ptr<AnswerTimes> times_;
+  const double asked_;  // as monotonic_seconds()
   Executor executor_;
   std::shared_ptr<ChatObserver> observer_;
   ChatResult result_;
@@ -93,6 +97,8 @@ class AnswerRun final : public Listener, public std::enable_shared_from_this<Ans
   bool called_ = false;                       // the one call is there
   bool over_ = false;                         // the observer heard the end
   std::optional<TokenChances> next_chances_;  // the engine's thread; of the token that follows
+  double last_token_ = 0;                     // the engine's thread; 0: there was none
+  std::atomic<double> first_token_{0};
   std::atomic<std::uint32_t> seen_prompt_{0}, seen_read_{0}, seen_generated_{0};
   std::atomic<std::uint32_t> seen_ahead_{0}, seen_cached_{0};
   mutable std::mutex place_mutex_;

@@ -7,6 +7,7 @@
 #include "server/anthropic.h"
 #include "server/chats.h"
 #include "server/control_api.h"
+#include "server/metrics.h"
 #include "server/openai_chat.h"
 #include "server/openai_completions.h"
 #include "server/openai_responses.h"
@@ -28,6 +29,7 @@ struct Call {
   const std::string owner;  // as Access::owner
   const std::shared_ptr<Responses>& responses;
   const std::shared_ptr<Chats>& chats;
+  telemetry::Sampler* const sampler;  // nullptr: there is none
 
   const ServicePtr& service() const { return context.service; }
 };
@@ -100,8 +102,12 @@ void full_status(const Call& call) {
 void metrics(const Call& call) {
   HttpResponse response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  response.body = metrics_text(call.context);
+  response.body = metrics_text(call.context, call.sampler);
   call.writer->send(std::move(response));
+}
+
+void samples(const Call& call) {
+  serve_telemetry(call.sampler, call.request, call.writer);
 }
 
 void chat_completions(const Call& call) {
@@ -195,6 +201,7 @@ constexpr std::array kRoutes = {
     Route{"GET", "/status", status},
     Route{"GET", "/v1/status", full_status},
     Route{"GET", "/metrics", metrics},
+    Route{"GET", "/v1/telemetry", samples, false, false, false},
     Route{"POST", "/v1/chat/completions", chat_completions},
     Route{"POST", "/chat/completions", chat_completions},
     Route{"POST", "/v1/completions", completions},
@@ -253,6 +260,18 @@ std::optional<Route> find_route(std::string_view path, std::string_view method) 
   return other;
 }
 
+// "GET, PUT": what a path takes, as Allow says it.
+std::string methods_of(std::string_view path) {
+  std::string methods;
+  for (const std::string_view method : {"GET", "POST", "PUT", "DELETE"}) {
+    const auto route = find_route(path, method);
+    if (!route || route->method != method) continue;
+    if (!methods.empty()) methods += ", ";
+    methods += method;
+  }
+  return methods;
+}
+
 bool is_health(std::string_view path) {
   return path == "/health" || path == "/api/health" || path == "/v1/health";
 }
@@ -300,6 +319,8 @@ Api::Api(ApiOptions options)
     auto store = ChatStore::open("");
     chats_ = std::make_shared<Chats>(store ? std::move(*store) : nullptr);
   }
+  if (options.telemetry)
+    sampler_ = make_sampler(std::move(*options.telemetry), [this] { return service(); });
 }
 
 void Api::set_service(std::shared_ptr<Service> service) {
@@ -313,6 +334,7 @@ void Api::set_reason(std::string reason) {
 }
 
 void Api::stop() {
+  if (sampler_ != nullptr) sampler_->stop();
   if (responses_ != nullptr) responses_->stop();
   chats_->stop();
 }
@@ -356,8 +378,9 @@ void Api::handle(const HttpRequest& request, const Writer& bare_writer) {
   }
   const bool head = request.method == "HEAD" && route->method == "GET";
   if (request.method != route->method && !head) {
-    return send_error(*writer, {405, fmt::format("this path takes {} only", route->method), {}, {}},
-                      path, {{"Allow", std::string(route->method)}});
+    const std::string methods = page != nullptr ? "GET" : methods_of(path);
+    return send_error(*writer, {405, fmt::format("this path takes {} only", methods), {}, {}}, path,
+                      {{"Allow", methods}});
   }
   if (page != nullptr) return WebApp::serve(*page, request, *writer);
   if (const std::string* encoding = request.header("Content-Encoding");
@@ -370,7 +393,9 @@ void Api::handle(const HttpRequest& request, const Writer& bare_writer) {
                   writer,
                   access_.owner(request),
                   responses_,
-                  chats_};
+                  chats_,
+                  sampler_.get()};
+  if (request.method == "POST" && sampler_ != nullptr) sampler_->stir();
   if (call.service() == nullptr && route->needs_model) {
     if (is_health(path)) {
       return send_json(

@@ -3,11 +3,13 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "server/access.h"
 #include "server/http.h"
 #include "server/service.h"
+#include "server/telemetry_api.h"
 #include "server/web_app.h"
 
 namespace strata::server {
@@ -17,10 +19,11 @@ class Responses;
 
 struct ApiOptions {
   AccessRules access;
-  std::string version = "unknown";            // of the program
-  std::shared_ptr<Responses> responses = {};  // nullptr: stored in memory
-  std::shared_ptr<Chats> chats = {};          // nullptr: stored in memory
-  WebApp web_app = {};                        // served at "/"
+  std::string version = "unknown";                 // of the program
+  std::shared_ptr<Responses> responses = {};       // nullptr: stored in memory
+  std::shared_ptr<Chats> chats = {};               // nullptr: stored in memory
+  WebApp web_app = {};                             // served at "/"
+  std::optional<TelemetryOptions> telemetry = {};  // absent: no samples are taken
 };
 
 class Api {
@@ -47,6 +50,7 @@ class Api {
   std::mutex mutex_;
   std::shared_ptr<Service> service_;
   std::string reason_ = "the model is being loaded; try again shortly";
+  std::unique_ptr<telemetry::Sampler> sampler_;  // the last member: it asks for the service
 };
 
 // An HttpServer's error_body, in the form of the path's dialect.

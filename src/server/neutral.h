@@ -79,6 +79,8 @@ struct ChatResult {
   double queue_seconds = 0;
   double prompt_seconds = 0;
   double decode_seconds = 0;
+  double whole_seconds = 0;                   // from the request to its end, as the server saw it
+  std::optional<double> first_token_seconds;  // to its first token
 };
 
 // Runs on the executor the request came with, in order, finished() once and last.

@@ -2,6 +2,7 @@
 #include "server/answer_form.h"
 
 #include <algorithm>
+#include <chrono>
 #include <ctime>
 
 #include "base/json.h"
@@ -359,6 +360,49 @@ Answer<Prepared> Service::prepare(TextRequest request) const {
 
 // Answers ------------------------------------------------------------------------------------
 
+namespace {
+
+void observe(AnswerTimes& times, const ChatResult& result) {
+  times.whole.observe(result.whole_seconds);
+  times.queue.observe(result.queue_seconds);
+  times.prompt.observe(result.prompt_seconds);
+  times.decode.observe(result.decode_seconds);
+  times.running.observe(result.prompt_seconds + result.decode_seconds);
+  times.prompt_tokens.observe(result.prompt_tokens);
+  times.written_tokens.observe(result.completion_tokens);
+  if (result.completion_tokens > 1)
+    times.per_token.observe(result.decode_seconds / (result.completion_tokens - 1));
+}
+
+}  // namespace
+
+void Service::Totals::add(RequestId id, const ChatResult& result) {
+  PastAnswer ended;
+  ended.id = id;
+  ended.ended_at =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  ended.result = result;
+  ended.result.message = {};
+  ended.result.ids = {};
+  ended.result.chances.clear();
+  ended.result.prompt_chances.clear();
+  const std::lock_guard lock(mutex);
+  ++counters.finished[static_cast<std::size_t>(result.finish)];
+  counters.prompt_tokens += result.prompt_tokens;
+  counters.cached_tokens += result.cached_tokens;
+  counters.completion_tokens += result.completion_tokens;
+  counters.reasoning_tokens += result.reasoning_tokens;
+  ++counters.thinking_cut[static_cast<std::size_t>(result.thinking_cut)];
+  ++counters.stopped_by[static_cast<std::size_t>(result.stopped_by)];
+  counters.ended_in_thinking += result.ended_in_thinking ? 1 : 0;
+  counters.calls += result.calls;
+  counters.prompt_seconds += result.prompt_seconds;
+  counters.decode_seconds += result.decode_seconds;
+  counters.queue_seconds += result.queue_seconds;
+  past.push_front(std::move(ended));
+  if (past.size() > kMostPast) past.pop_back();
+}
+
 Answer<std::vector<RequestId>> Service::start(
     Prepared prepared, const Executor& executor,
     const std::vector<std::shared_ptr<ChatObserver>>& observers) {
@@ -374,49 +418,35 @@ Answer<std::vector<RequestId>> Service::start(
   for (std::size_t i = 0; i < observers.size(); ++i) {
     RunOptions options = prepared.run;
     options.take_place = [slots = slots_, prompt] { return slots->take(*prompt); };
-    options.on_end = [totals = totals_, encoder = encoder_, prompt, keep = prepared.work.keep](
-                         const ChatResult& result, const Slots::Place* place) {
+    options.times = times_;
+    // Set before the first event can run, for both are the executor's.
+    const auto id = std::make_shared<RequestId>(0);
+    options.on_end = [totals = totals_, times = times_, encoder = encoder_, prompt, id,
+                      keep = prepared.work.keep](const ChatResult& result,
+                                                 const Slots::Place* place) {
       if (keep) encoder->remember_reply(*prompt, result.ids);
       if (keep && place != nullptr && result.finish != ChatFinish::error) {
         std::vector<TokenId> tokens = *prompt;
         tokens.insert(tokens.end(), result.ids.begin(), result.ids.end());
         place->hold(std::move(tokens), prompt->size());
       }
-      const std::lock_guard inner(totals->mutex);
-      ServiceCounters& counters = totals->counters;
-      ++counters.finished[static_cast<std::size_t>(result.finish)];
-      counters.prompt_tokens += result.prompt_tokens;
-      counters.cached_tokens += result.cached_tokens;
-      counters.completion_tokens += result.completion_tokens;
-      counters.reasoning_tokens += result.reasoning_tokens;
-      ++counters.thinking_cut[static_cast<std::size_t>(result.thinking_cut)];
-      ++counters.stopped_by[static_cast<std::size_t>(result.stopped_by)];
-      counters.ended_in_thinking += result.ended_in_thinking ? 1 : 0;
-      counters.calls += result.calls;
-      counters.prompt_seconds += result.prompt_seconds;
-      counters.decode_seconds += result.decode_seconds;
-      counters.queue_seconds += result.queue_seconds;
-      ChatResult last = result;
-      last.message = {};
-      last.ids = {};
-      last.chances.clear();
-      last.prompt_chances.clear();
-      totals->last = std::move(last);
+      if (result.finish != ChatFinish::error) observe(*times, result);
+      totals->add(*id, result);
     };
     auto run = std::make_shared<AnswerRun>(engine_, std::move(options), executor, observers[i]);
     Request work = i + 1 == observers.size() ? std::move(prepared.work) : prepared.work;
     work.sampling.seed += i;
     run->set_prompt(static_cast<std::uint32_t>(work.prompt.size()));
-    auto id = engine_.submit(std::move(work), run);
-    if (!id) {
+    auto taken = engine_.submit(std::move(work), run);
+    if (!taken) {
       for (const auto& other : started) {
         other->mute();
         engine_.cancel(other->id());
       }
       encoder_->forget(*prompt);
-      return tl::unexpected<ApiError>(api_error(id.error()));
+      return tl::unexpected<ApiError>(api_error(taken.error()));
     }
-    run->set_id(*id);
+    run->set_id(*id = *taken);
     ids.push_back(*id);
     started.push_back(std::move(run));
   }
@@ -483,9 +513,9 @@ ServiceCounters Service::counters() const {
   return totals_->counters;
 }
 
-std::optional<ChatResult> Service::last_result() const {
+std::vector<PastAnswer> Service::past_answers() const {
   const std::lock_guard lock(totals_->mutex);
-  return totals_->last;
+  return {totals_->past.begin(), totals_->past.end()};
 }
 
 std::vector<AnswerRun::Sight> Service::answers() const {

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -63,6 +64,14 @@ struct Prepared {
   std::uint32_t choices = 1;
 };
 
+// An answer that has ended, without its texts.
+struct PastAnswer {
+  RequestId id = 0;
+  double ended_at = 0;  // seconds since 1970
+  ChatResult result;
+};
+inline constexpr std::size_t kMostPast = 32;
+
 class Service {
  public:
   // Compiles the model's chat template (`tokenizer.chat_template`); of a model without one every
@@ -98,7 +107,9 @@ class Service {
   EngineCounters engine_counters() const { return engine_.counters(); }
   PromptEncoder::Counters encoder_counters() const { return encoder_->counters(); }
   ServiceCounters counters() const;
-  std::optional<ChatResult> last_result() const;     // without texts
+  // Those that ended last, the newest first; at most kMostPast.
+  std::vector<PastAnswer> past_answers() const;
+  const AnswerTimes& times() const { return *times_; }
   std::vector<AnswerRun::Sight> answers() const;     // that run or wait
   std::int64_t started() const { return started_; }  // seconds since 1970
   std::string_view template_source() const {         // empty: the model has none
@@ -157,9 +168,11 @@ class Service {
   struct Totals {
     std::mutex mutex;
     ServiceCounters counters;
-    std::optional<ChatResult> last;
+    std::deque<PastAnswer> past;  // the newest first
+    void add(RequestId id, const ChatResult& result);
   };
   std::shared_ptr<Totals> totals_ = std::make_shared<Totals>();
+  std::shared_ptr<AnswerTimes> times_ = std::make_shared<AnswerTimes>();
   std::shared_ptr<Slots> slots_;  // held by running answers too
 
   mutable std::mutex mutex_;

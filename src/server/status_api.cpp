@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
-#include <iterator>
 
 namespace strata::server {
 
@@ -11,20 +10,8 @@ namespace json = boost::json;
 
 namespace {
 
-constexpr std::array<std::string_view, 5> kFinishNames = {"stop", "length", "tool_calls",
-                                                          "cancelled", "error"};
 constexpr std::array<std::string_view, 4> kDialects = {"openai-chat", "openai-completions",
                                                        "openai-responses", "anthropic-messages"};
-
-struct Load {
-  std::uint64_t running = 0, waiting = 0;
-};
-
-Load load_of(const std::vector<AnswerRun::Sight>& answers) {
-  Load load;
-  for (const auto& answer : answers) ++(answer.running ? load.running : load.waiting);
-  return load;
-}
 
 // The answers that wait, in the engine's order.
 json::array queue_json(std::vector<AnswerRun::Sight> answers) {
@@ -92,13 +79,32 @@ json::object calls_json(const chat::CallCounts& calls) {
           {"arguments_untyped", calls.untyped}};
 }
 
-using State = EngineProcess::State;
-
-// An engine inside the server is always there.
-EngineProcess::Health engine_health(const Service& service) {
-  const EngineProcess* process = service.options().process;
-  return process == nullptr ? EngineProcess::Health{} : process->health();
+json::array tables_json(const std::vector<TableStats>& tables) {
+  json::array array;
+  for (const TableStats& table : tables)
+    array.push_back({{"how", table.how}, {"memory_bytes", table.memory_bytes}});
+  return array;
 }
+
+// Those that ended last, the newest first.
+json::array past_json(const std::vector<PastAnswer>& past) {
+  json::array array;
+  for (const auto& [id, ended_at, result] : past) {
+    json::object entry = {{"id", id},
+                          {"ended_at", ended_at},
+                          {"finish", kFinishNames[static_cast<std::size_t>(result.finish)]},
+                          {"queue_ms", 1e3 * result.queue_seconds},
+                          {"whole_ms", 1e3 * result.whole_seconds},
+                          {"first_token_ms", result.first_token_seconds
+                                                 ? json::value(1e3 * *result.first_token_seconds)
+                                                 : json::value(nullptr)},
+                          {"timings", timings_json(result)}};
+    array.push_back(std::move(entry));
+  }
+  return array;
+}
+
+using State = EngineProcess::State;
 
 // Why requests are not answered; empty if they are, now or after a wait.
 std::string trouble_of(const EngineProcess::Health& health) {
@@ -111,6 +117,17 @@ std::string trouble_of(const EngineProcess::Health& health) {
 }
 
 }  // namespace
+
+Load load_of(const std::vector<AnswerRun::Sight>& answers) {
+  Load load;
+  for (const auto& answer : answers) ++(answer.running ? load.running : load.waiting);
+  return load;
+}
+
+EngineProcess::Health engine_health(const Service& service) {
+  const EngineProcess* process = service.options().process;
+  return process == nullptr ? EngineProcess::Health{} : process->health();
+}
 
 json::array settings_json(const std::vector<Setting>& settings) {
   json::array array;
@@ -281,7 +298,7 @@ json::object status_json(const StatusContext& context) {
                {"last_death",
                 health.last_death.empty() ? json::value(nullptr) : json::value(health.last_death)}};
   }
-  const auto last = service.last_result();
+  const std::vector<PastAnswer> past = service.past_answers();
   const auto now = static_cast<std::int64_t>(std::time(nullptr));
   json::value last_at;
   if (counters.last_request_at != 0) last_at = counters.last_request_at;
@@ -317,6 +334,7 @@ json::object status_json(const StatusContext& context) {
             {"isa", facts.isa},
             {"drafts", facts.drafts},
             {"settings", settings_json(service.options().engine_settings)},
+            {"ngram_tables", tables_json(engine.ngram_tables)},
             {"reserved_bytes", engine.reserved_bytes},
             {"grammars",
              {{"compiled", engine.grammars.compiled},
@@ -350,218 +368,9 @@ json::object status_json(const StatusContext& context) {
             {"queue", queue_json(answers)},
             {"finished", std::move(finished)},
             {"last_request_at", std::move(last_at)}}},
-          {"last_timings", last ? json::value(timings_json(*last)) : json::value(nullptr)}};
-}
-
-namespace {
-
-// Prometheus' text form: a family is said once, then its samples.
-class Metrics {
- public:
-  void family(std::string_view name, std::string_view type, std::string_view help) {
-    name_ = name;
-    fmt::format_to(std::back_inserter(text_), "# HELP {0} {2}\n# TYPE {0} {1}\n", name, type, help);
-  }
-  template <class Value>
-  void sample(Value value) {
-    fmt::format_to(std::back_inserter(text_), "{} {}\n", name_, value);
-  }
-  template <class Label, class Value>
-  void sample(std::string_view key, const Label& label, Value value) {
-    fmt::format_to(std::back_inserter(text_), "{}{{{}=\"{}\"}} {}\n", name_, key, label, value);
-  }
-  template <class Value>
-  void counter(std::string_view name, std::string_view help, Value value) {
-    family(name, "counter", help);
-    sample(value);
-  }
-  template <class Value>
-  void gauge(std::string_view name, std::string_view help, Value value) {
-    family(name, "gauge", help);
-    sample(value);
-  }
-  std::string text() && { return std::move(text_); }
-
- private:
-  std::string text_;
-  std::string name_;
-};
-
-// One sample for each table, by its place among the model's.
-void add_ngram_tables(Metrics& metrics, const std::vector<TableStats>& tables) {
-  if (tables.empty()) return;
-  const auto each = [&](std::string_view name, std::string_view type, std::string_view help,
-                        auto value) {
-    metrics.family(name, type, help);
-    for (std::size_t i = 0; i < tables.size(); ++i) metrics.sample("table", i, value(tables[i]));
-  };
-  using T = TableStats;
-  each("strata_ngram_rows_requested_total", "counter", "Rows of the n-gram table that were needed.",
-       [](const T& t) { return t.rows.requested; });
-  each("strata_ngram_rows_cached_total", "counter", "Of them found in the row cache.",
-       [](const T& t) { return t.rows.cache_hits; });
-  each("strata_ngram_rows_joined_total", "counter", "Of them already being read.",
-       [](const T& t) { return t.rows.joined; });
-  each("strata_ngram_rows_foreseen_total", "counter", "Of the two above, because asked for ahead.",
-       [](const T& t) { return t.rows.prefetched_used; });
-  each("strata_ngram_rows_read_total", "counter", "Of them read when they were needed.",
-       [](const T& t) { return t.rows.read; });
-  each("strata_ngram_rows_failed_total", "counter", "Of them that could not be read.",
-       [](const T& t) { return t.rows.failed; });
-  each("strata_ngram_wait_seconds_total", "counter", "Time that windows waited for rows.",
-       [](const T& t) { return t.rows.wait_seconds; });
-  each("strata_ngram_prefetched_total", "counter", "Rows asked for ahead.",
-       [](const T& t) { return t.prefetched; });
-  each("strata_ngram_prefetch_dropped_total", "counter", "Of them refused or lost before use.",
-       [](const T& t) { return t.prefetch_dropped; });
-  each("strata_ngram_reads_total", "counter", "Reads of the disk.",
-       [](const T& t) { return t.reads; });
-  each("strata_ngram_read_bytes_total", "counter", "Bytes of them.",
-       [](const T& t) { return t.read_bytes; });
-  each("strata_ngram_cache_rows", "gauge", "Rows that the cache holds at most.",
-       [](const T& t) { return t.cache_rows; });
-  each("strata_ngram_memory_bytes", "gauge", "Memory of the row cache and its buffers.",
-       [](const T& t) { return t.memory_bytes; });
-}
-
-// vLLM's names for what it counts too. Its drafts are windows with at least one guess, its
-// positions begin at 0.
-void add_vllm_names(Metrics& metrics, const ServiceCounters& service, const Load& load,
-                    const EngineCounters::Drafts& drafts) {
-  metrics.gauge("vllm:num_requests_running", "Requests that are being answered.", load.running);
-  metrics.gauge("vllm:num_requests_waiting", "Requests that wait.", load.waiting);
-  metrics.counter("vllm:prompt_tokens_total", "Tokens of prompts.", service.prompt_tokens);
-  metrics.counter("vllm:generation_tokens_total", "Tokens generated.", service.completion_tokens);
-  metrics.counter("vllm:prefix_cache_queries_total", "Tokens of prompts that were looked for.",
-                  service.prompt_tokens);
-  metrics.counter("vllm:prefix_cache_hits_total", "Of these, not read again.",
-                  service.cached_tokens);
-  metrics.counter("vllm:spec_decode_num_drafts_total", "Windows with guesses.",
-                  drafts.drafted_at[0]);
-  metrics.counter("vllm:spec_decode_num_draft_tokens_total", "Tokens guessed.", drafts.drafted);
-  metrics.counter("vllm:spec_decode_num_accepted_tokens_total", "Of these, right.",
-                  drafts.accepted);
-  metrics.family("vllm:spec_decode_num_accepted_tokens_per_pos_total", "counter",
-                 "Tokens guessed right, by position.");
-  for (std::size_t i = 0; i < kMaxDrafts; ++i) metrics.sample("position", i, drafts.accepted_at[i]);
-}
-
-void add_guards_and_calls(Metrics& metrics, const ServiceCounters& counters) {
-  metrics.family("strata_thinking_cut_total", "counter",
-                 "Answers whose thinking the engine ended, by why.");
-  for (const ThinkingCut why : {ThinkingCut::budget, ThinkingCut::loop, ThinkingCut::stop})
-    metrics.sample("reason", to_string(why), counters.thinking_cut[static_cast<std::size_t>(why)]);
-  metrics.family("strata_stopped_total", "counter", "Answers that a guard ended, by which.");
-  for (const StoppedBy why : {StoppedBy::repeat, StoppedBy::loop})
-    metrics.sample("guard", to_string(why), counters.stopped_by[static_cast<std::size_t>(why)]);
-  metrics.counter("strata_ended_inside_thinking_total", "Answers that were nothing but thinking.",
-                  counters.ended_in_thinking);
-  const chat::CallCounts& calls = counters.calls;
-  metrics.counter("strata_tool_calls_total", "Tool calls that were delivered.", calls.whole);
-  metrics.counter("strata_tool_calls_recovered_total", "Of these, in another shape.",
-                  calls.recovered);
-  metrics.counter("strata_tool_calls_rescued_total", "Of these, out of thinking never closed.",
-                  calls.rescued);
-  metrics.family("strata_tool_calls_dropped_total", "counter",
-                 "What began as a call and was not delivered: cut off, or text after all.");
-  metrics.sample("reason", "cut", calls.cut);
-  metrics.sample("reason", "text", calls.text);
-  metrics.counter("strata_tool_arguments_typed_total", "Arguments that the schema made no string.",
-                  calls.typed);
-  metrics.counter("strata_tool_arguments_untyped_total",
-                  "Arguments not of the schema's type, which stayed text.", calls.untyped);
-}
-
-void add_drafts_and_cache(Metrics& metrics, const EngineCounters& engine) {
-  metrics.counter("strata_draft_rounds_total", "Windows in which answers were decoded.",
-                  engine.drafts.rounds);
-  metrics.counter("strata_drafted_tokens_total", "Tokens guessed in them.", engine.drafts.drafted);
-  metrics.counter("strata_accepted_tokens_total", "Of these, right.", engine.drafts.accepted);
-  const auto by_depth = [&](std::string_view name, std::string_view help, const auto& counts) {
-    metrics.family(name, "counter", help);
-    for (std::size_t i = 0; i < kMaxDrafts; ++i) metrics.sample("depth", i + 1, counts[i]);
-  };
-  by_depth("strata_drafted_tokens_by_depth_total",
-           "Tokens guessed where those before them were right.", engine.drafts.drafted_at);
-  by_depth("strata_accepted_tokens_by_depth_total", "Of these, right.", engine.drafts.accepted_at);
-  metrics.counter("strata_cache_disk_tokens_total", "Prompt tokens that came from the disk.",
-                  engine.cache.disk_tokens);
-  metrics.counter("strata_cache_evicted_total", "Checkpoints that went for others.",
-                  engine.cache.evicted);
-  metrics.counter("strata_cache_disk_misses_total", "Files of the cache that could not be used.",
-                  engine.cache.disk_misses);
-  metrics.gauge("strata_cache_bytes", "Memory of conversations to go on from.", engine.cache.bytes);
-  metrics.gauge("strata_cache_limit_bytes", "Most of it.", engine.cache.limit);
-  metrics.gauge("strata_cache_checkpoints", "Points that stand there.", engine.cache.checkpoints);
-  metrics.gauge("strata_cache_disk_bytes", "Disk of them.", engine.cache.disk_bytes);
-  metrics.gauge("strata_cache_disk_limit_bytes", "Most of it.", engine.cache.disk_limit);
-  metrics.gauge("strata_cache_disk_checkpoints", "Points that stand there.",
-                engine.cache.disk_checkpoints);
-  metrics.counter("strata_grammars_compiled_total", "Constraints of answers that were compiled.",
-                  engine.grammars.compiled);
-  metrics.counter("strata_grammars_reused_total", "Requests whose constraint was there already.",
-                  engine.grammars.reused);
-  metrics.counter("strata_grammars_refused_total", "Constraints that could not be compiled.",
-                  engine.grammars.refused);
-  metrics.gauge("strata_reserved_bytes", "Memory of running requests.", engine.reserved_bytes);
-}
-
-}  // namespace
-
-std::string metrics_text(const StatusContext& context) {
-  const Service& service = *context.service;
-  const ServiceCounters counters = service.counters();
-  const Load load = load_of(service.answers());
-  const auto rate = [](std::uint64_t tokens, double seconds) {
-    return seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0;
-  };
-  const std::uint64_t read = counters.prompt_tokens - counters.cached_tokens;
-  Metrics metrics;
-  // llama.cpp's names, for dashboards that know them.
-  metrics.counter("llamacpp:prompt_tokens_total", "Number of prompt tokens processed.", read);
-  metrics.counter("llamacpp:prompt_seconds_total", "Prompt process time", counters.prompt_seconds);
-  metrics.counter("llamacpp:tokens_predicted_total", "Number of generation tokens processed.",
-                  counters.completion_tokens);
-  metrics.counter("llamacpp:tokens_predicted_seconds_total", "Predict process time",
-                  counters.decode_seconds);
-  metrics.gauge("llamacpp:prompt_tokens_seconds", "Average prompt throughput in tokens/s.",
-                rate(read, counters.prompt_seconds));
-  metrics.gauge("llamacpp:predicted_tokens_seconds", "Average generation throughput in tokens/s.",
-                rate(counters.completion_tokens, counters.decode_seconds));
-  metrics.gauge("llamacpp:requests_processing", "Number of requests processing.", load.running);
-  metrics.gauge("llamacpp:requests_deferred", "Number of requests deferred.", load.waiting);
-  metrics.counter("strata_requests_total", "Answers that were accepted.", counters.requests);
-  metrics.family("strata_finished_total", "counter", "Answers that ended, by reason.");
-  for (std::size_t i = 0; i < kFinishNames.size(); ++i)
-    metrics.sample("reason", kFinishNames[i], counters.finished[i]);
-  metrics.counter("strata_cached_tokens_total", "Prompt tokens that were not read again.",
-                  counters.cached_tokens);
-  metrics.counter("strata_reasoning_tokens_total", "Generated tokens inside the thinking.",
-                  counters.reasoning_tokens);
-  metrics.counter("strata_queue_seconds_total", "Time that answers waited for the engine.",
-                  counters.queue_seconds);
-  metrics.gauge("strata_context_tokens", "Tokens that a request may hold.",
-                service.facts().context);
-  if (service.options().process != nullptr) {
-    const EngineProcess::Health health = engine_health(service);
-    metrics.gauge("strata_engine_up", "Whether the engine's process answers.", health.up() ? 1 : 0);
-    metrics.counter("strata_engine_restarts_total", "Engines started after one had died.",
-                    health.restarts);
-  }
-  const PromptEncoder::Counters encoder = service.encoder_counters();
-  metrics.counter("strata_prompt_bytes_total", "Text of prompts.", encoder.bytes);
-  metrics.counter("strata_prompt_encoded_bytes_total",
-                  "Text of prompts that stood in no earlier one.", encoder.encoded_bytes);
-  metrics.counter("strata_prompt_reply_tokens_total",
-                  "Tokens of prompts taken as the model wrote them.", encoder.reply_tokens);
-  metrics.gauge("strata_prompt_held_bytes", "Memory of the prompts that are kept.",
-                encoder.held_bytes);
-  const EngineCounters engine = service.engine_counters();
-  add_vllm_names(metrics, counters, load, engine.drafts);
-  add_guards_and_calls(metrics, counters);
-  add_drafts_and_cache(metrics, engine);
-  add_ngram_tables(metrics, engine.ngram_tables);
-  return std::move(metrics).text();
+          {"last_timings",
+           past.empty() ? json::value(nullptr) : json::value(timings_json(past.front().result))},
+          {"last_requests", past_json(past)}};
 }
 
 }  // namespace strata::server

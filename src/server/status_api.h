@@ -1,6 +1,7 @@
-// What the server says of itself: models, health, llama.cpp's props, slots and metrics, and
-// v1/status.
+// What the server says of itself: models, health, llama.cpp's props and slots, and v1/status.
 #pragma once
+
+#include <array>
 
 #include "server/answer_json.h"
 
@@ -22,6 +23,15 @@ boost::json::array slots_json(const StatusContext& context);
 boost::json::object activity_json(const StatusContext& context);  // GET /status
 boost::json::object status_json(const StatusContext& context);    // GET /v1/status
 boost::json::array settings_json(const std::vector<Setting>& settings);
-std::string metrics_text(const StatusContext& context);  // Prometheus
+
+// What of it the metrics say, too.
+inline constexpr std::array<std::string_view, 5> kFinishNames = {"stop", "length", "tool_calls",
+                                                                 "cancelled", "error"};
+struct Load {
+  std::uint64_t running = 0, waiting = 0;
+};
+Load load_of(const std::vector<AnswerRun::Sight>& answers);
+// An engine inside the server is always there.
+EngineProcess::Health engine_health(const Service& service);
 
 }  // namespace strata::server

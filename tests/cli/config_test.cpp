@@ -31,8 +31,9 @@ class ConfigTest : public testing::Test {
   }
   // Standard output and error together; the exit code goes to code_.
   std::string run(const std::string& arguments, const std::string& environment = "") {
-    const std::string command = "env -u STRATA_CONFIG -u STRATA_PORT " + environment + " " +
-                                STRATA_PROGRAM + " " + arguments + " 2>&1";
+    const std::string command = "env -u STRATA_CONFIG -u STRATA_PORT XDG_DATA_HOME='" +
+                                folder_.string() + "' " + environment + " " + STRATA_PROGRAM + " " +
+                                arguments + " 2>&1";
     std::FILE* pipe = popen(command.c_str(), "r");
     std::string out;
     std::array<char, 4096> buffer{};
@@ -82,6 +83,19 @@ TEST_F(ConfigTest, PathsOfTheFileAreMeantFromItsFolder) {
   EXPECT_THAT(line_of(out, "model"), HasSubstr((folder_ / "m.gguf").string()));
   EXPECT_EQ(line_of(out, "tls_key"), "tls_key \"/k\" config");
   EXPECT_EQ(line_of(run("config --model x.gguf"), "model"), "model \"x.gguf\" flag");
+}
+
+TEST_F(ConfigTest, ChatsLieInTheDataFolderOfTheUser) {
+  const auto place = [&](const std::string& arguments, const std::string& environment) {
+    return line_of(run("config " + arguments, environment), "chats_db");
+  };
+  EXPECT_EQ(place("", "XDG_DATA_HOME=/data"), "chats_db \"/data/strata/chats.db\" built-in");
+  EXPECT_EQ(place("", "XDG_DATA_HOME= HOME=/home/a"),
+            "chats_db \"/home/a/.local/share/strata/chats.db\" built-in");
+  // Relative ones do not count, as the rules of XDG say.
+  EXPECT_EQ(place("", "XDG_DATA_HOME=data HOME=home"), "chats_db \"\" built-in");
+  EXPECT_EQ(place("--chats-db ''", "XDG_DATA_HOME=/data"), "chats_db \"\" flag");
+  EXPECT_EQ(place("--chats-db x.db", "XDG_DATA_HOME=/data"), "chats_db \"x.db\" flag");
 }
 
 TEST_F(ConfigTest, WordsThatMayBeNumbers) {

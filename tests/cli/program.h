@@ -49,9 +49,10 @@ class Program : public testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder); }
 
   Outcome run(const std::string& arguments) const {
-    const std::string command = std::string("'") + STRATA_PROGRAM + "' " + arguments + " >'" +
-                                (folder / "out").string() + "' 2>'" + (folder / "error").string() +
-                                "' </dev/null";
+    // What a server keeps by itself stays in the folder.
+    const std::string command = "XDG_DATA_HOME='" + folder.string() + "' '" + STRATA_PROGRAM +
+                                "' " + arguments + " >'" + (folder / "out").string() + "' 2>'" +
+                                (folder / "error").string() + "' </dev/null";
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, slurp(folder / "out"),
             slurp(folder / "error")};

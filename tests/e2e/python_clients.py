@@ -36,7 +36,9 @@ def free_port():
 def start():
     port = free_port()
     process = subprocess.Popen([PROGRAM, "serve", "--port", str(port)],
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                               # What it keeps by itself goes nowhere: it stays in memory.
+                               env={**os.environ, "XDG_DATA_HOME": os.devnull})
     url = f"http://127.0.0.1:{port}"
     for _ in range(600):
         try:

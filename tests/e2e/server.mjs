@@ -1,6 +1,9 @@
 // Starts `strata serve` for a test and stops it again.
 import { spawn } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
+import os from 'node:os';
+import path from 'node:path';
 
 export const program = () => process.env.STRATA_PROGRAM ?? 'build/release/strata';
 
@@ -12,11 +15,22 @@ export async function freePort() {
   return port;
 }
 
-// Waits until the model is loaded. `flags` go to `strata serve`.
-export async function startServer(flags = [], { waitSeconds = 120 } = {}) {
+// What a server keeps by itself goes here, never into the folder of who runs the tests.
+const folders = [];
+process.on('exit', () => folders.forEach((folder) => rmSync(folder, { recursive: true, force: true })));
+export function dataFolder() {
+  const folder = mkdtempSync(path.join(os.tmpdir(), 'strata-data-'));
+  folders.push(folder);
+  return folder;
+}
+
+// Waits until the model is loaded. `flags` go to `strata serve`; `data` is the user's data folder,
+// a fresh one if it is not given.
+export async function startServer(flags = [], { waitSeconds = 120, data = dataFolder() } = {}) {
   const port = await freePort();
   const child = spawn(program(), ['serve', '--port', String(port), ...flags], {
     stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...process.env, XDG_DATA_HOME: data },
   });
   const output = { stdout: '', stderr: '' };
   for (const name of ['stdout', 'stderr']) {

@@ -208,7 +208,15 @@ TEST_F(ChatsTest, RefusesByName) {
   EXPECT_EQ(error_of(put(id, R"({"title":"x"})"), "param"), "version");
   EXPECT_EQ(error_of(put(id, R"({"title":"x","version":"1"})"), "param"), "version");
   EXPECT_EQ(client().post("/v1/chats", "[]").status, 400u);
-  EXPECT_EQ(send("PATCH /v1/chats").status, 405u);
+  const RawResponse list = send("PATCH /v1/chats");
+  EXPECT_EQ(list.status, 405u);
+  EXPECT_EQ(list.headers.at("Allow"), "GET, POST");
+  const RawResponse one = send("PATCH /v1/chats/" + id);
+  EXPECT_EQ(one.status, 405u);
+  EXPECT_EQ(one.headers.at("Allow"), "GET, PUT, DELETE");
+  EXPECT_EQ(error_of(one), "this path takes GET, PUT, DELETE only");
+  EXPECT_EQ(send("PATCH /v1/responses/resp_1").headers.at("Allow"), "GET, DELETE");
+  EXPECT_EQ(send("PATCH /v1/responses/resp_1/cancel").headers.at("Allow"), "POST");
 }
 
 TEST_F(ChatsTest, HasBoundsAndDropsNothing) {
