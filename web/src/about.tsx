@@ -115,6 +115,18 @@ export function recipes(origin: string, model: string, needsKey: boolean): { tit
   ];
 }
 
+// As the setting says it; what 'auto' has chosen is the engine's own.
+function lieIn(server: Status): string | undefined {
+  const value = server.engine.settings.find(({ name }) => name === 'weights')?.value;
+  const words: Record<string, string> = { ram: 'memory', map: 'the mapped file', auto: 'memory if there is room, else the mapped file' };
+  return typeof value === 'string' ? (words[value] ?? value) : undefined;
+}
+
+function tablesText(server: Status): string | undefined {
+  const tables = server.engine.ngram_tables.map(({ how, memory_bytes }) => (memory_bytes > 0 ? `${how}; ${bytes(memory_bytes)} of memory` : how));
+  return tables.length > 0 ? [...new Set(tables)].join('; ') : undefined;
+}
+
 function ModelFacts({ server, facts }: { server: Status; facts: Props | undefined }) {
   const { engine } = server;
   return (
@@ -170,6 +182,8 @@ export function About() {
                 ['Backend', 'CPU'],
                 ['Instructions', server.engine.isa],
                 ['Threads', server.engine.threads],
+                ['Weights lie in', lieIn(server)],
+                ['N-gram table', tablesText(server)],
                 ['Drafts', server.engine.drafts],
                 ['Strata', server.version],
                 ['Started', dateAndTime(server.started * 1000)],

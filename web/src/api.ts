@@ -115,6 +115,7 @@ export interface Status {
     layers: number;
     parameters: number;
     weight_bytes: number;
+    ngram_tables: { how: string; memory_bytes: number }[];
   };
   drafts: {
     rounds: number;
@@ -133,6 +134,18 @@ export interface Status {
     last_request_at: number | null;
   };
   last_timings: Timings | null;
+  last_requests: PastRequest[]; // newest first
+}
+
+// One that has ended.
+export interface PastRequest {
+  id: number;
+  ended_at: number; // seconds since 1970
+  finish: string;
+  queue_ms: number;
+  whole_ms: number;
+  first_token_ms: number | null;
+  timings: Timings;
 }
 
 export interface Timings {

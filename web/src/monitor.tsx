@@ -139,6 +139,9 @@ function LastRequests({ picture }: { picture: Picture }) {
             <thead>
               <tr>
                 <th scope="col">Ended</th>
+                <th scope="col">How</th>
+                <th scope="col">Waited</th>
+                <th scope="col">First token</th>
                 <th scope="col">Prompt</th>
                 <th scope="col">Cached</th>
                 <th scope="col">Prompt t/s</th>
@@ -149,16 +152,19 @@ function LastRequests({ picture }: { picture: Picture }) {
               </tr>
             </thead>
             <tbody>
-              {picture.finished.map(({ at, timings }) => (
-                <tr key={at}>
-                  <td>{clock(at)}</td>
+              {picture.finished.map(({ id, ended_at, finish, queue_ms, first_token_ms, whole_ms, timings }) => (
+                <tr key={id}>
+                  <td>{clock(ended_at * 1000)}</td>
+                  <td>{finish.replaceAll('_', ' ')}</td>
+                  <td>{duration(queue_ms)}</td>
+                  <td>{first_token_ms === null ? '–' : duration(first_token_ms)}</td>
                   <td>{count(timings.prompt_n + timings.cache_n)}</td>
                   <td>{count(timings.cache_n)}</td>
                   <td>{timings.prompt_per_second === null ? '–' : short(timings.prompt_per_second)}</td>
                   <td>{count(timings.predicted_n)}</td>
                   <td>{timings.predicted_per_second === null ? '–' : short(timings.predicted_per_second)}</td>
                   <td>{timings.draft_n ? percent(timings.draft_n_accepted ?? 0, timings.draft_n) : '–'}</td>
-                  <td>{duration(timings.prompt_ms + timings.predicted_ms)}</td>
+                  <td>{duration(whole_ms)}</td>
                 </tr>
               ))}
             </tbody>
@@ -223,19 +229,27 @@ function Tiers({ status }: { status: Status }) {
   );
 }
 
+// Sizes as such; objects as their values, those of a list one after the other.
+function factText(name: string, value: unknown): string {
+  if (typeof value === 'number') return name.endsWith('_bytes') ? bytes(value) : name.endsWith('_w') ? `${short(value)} W` : short(value);
+  if (typeof value === 'string') return value;
+  if (Array.isArray(value)) return value.length === 0 ? 'none' : value.map((one) => factText(name, one)).join('; ');
+  if (typeof value === 'object' && value !== null) return Object.entries(value).map(([key, one]) => factText(key, one)).join(', ');
+  return JSON.stringify(value);
+}
+
 // Facts that the server gives as it likes: plain ones in a list, lists of objects as tables.
 function Facts({ facts }: { facts: Record<string, unknown> }) {
   const plain = Object.entries(facts).filter(([, value]) => typeof value !== 'object' || value === null);
   const nested = Object.entries(facts).filter(([, value]) => typeof value === 'object' && value !== null);
-  const text = (value: unknown) => (typeof value === 'number' ? short(value) : typeof value === 'string' ? value : JSON.stringify(value));
   if (plain.length + nested.length === 0) return null;
   return (
     <Card title="This machine" wide>
       <dl class="pairs">
         {[...plain, ...nested].map(([name, value]) => (
           <div key={name}>
-            <dt>{name.replaceAll('_', ' ')}</dt>
-            <dd>{text(value)}</dd>
+            <dt>{name.replace(/_bytes$/, '').replaceAll('_', ' ')}</dt>
+            <dd>{factText(name, value)}</dd>
           </div>
         ))}
       </dl>

@@ -5,9 +5,11 @@ import type { Field } from './telemetry';
 
 export const kColours = ['--line-1', '--line-2', '--line-3', '--line-4', '--line-5', '--line-6'];
 
+export const inBytes = (unit: string): boolean => unit === 'B' || unit === 'bytes' || unit === 'B/s';
+
 export function valueText(value: number | null | undefined, unit: string): string {
   if (value === null || value === undefined) return '–';
-  if (unit === 'B' || unit === 'bytes') return bytes(value);
+  if (inBytes(unit)) return unit.endsWith('/s') ? `${bytes(value)}/s` : bytes(value);
   return unit === '' ? short(value) : `${short(value)} ${unit}`;
 }
 
@@ -32,7 +34,7 @@ export class Plot {
     const style = getComputedStyle(this.root);
     const colour = (name: string) => style.getPropertyValue(name).trim();
     const unit = this.fields[0]?.unit ?? '';
-    const inBytes = unit === 'B' || unit === 'bytes';
+    const whole = inBytes(unit);
     const axis: uPlot.Axis = {
       stroke: colour('--dim'),
       font: '11px system-ui, sans-serif',
@@ -53,10 +55,10 @@ export class Plot {
           { ...axis, size: 24, space: 84, values: (_plot, values) => values.map((value) => clock(value * 1000, this.span <= 600)) },
           {
             ...axis,
-            size: inBytes ? 62 : 44,
+            size: whole ? 62 : 44,
             space: 28,
-            ...(inBytes ? { incrs: kBinary } : {}),
-            values: (_plot, values) => values.map((value) => (inBytes ? bytes(value) : short(value))),
+            ...(whole ? { incrs: kBinary } : {}),
+            values: (_plot, values) => values.map((value) => (whole ? bytes(value) : short(value))),
           },
         ],
         series: [

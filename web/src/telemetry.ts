@@ -1,16 +1,11 @@
 // What the Monitor draws: fields with a unit and a group, and a sample of all of them each second.
 // It comes from /v1/telemetry; a server without it is looked at from outside, once a second.
-import { ApiError, ask, askJson, type Slot, type Status, type Timings } from './api';
+import { ApiError, ask, askJson, type PastRequest, type Slot, type Status } from './api';
 
 export interface Field {
   name: string;
   unit: string;
   group: string;
-}
-
-export interface Finished {
-  at: number;
-  timings: Timings;
 }
 
 export interface Picture {
@@ -19,12 +14,11 @@ export interface Picture {
   facts: Record<string, unknown>;
   status: Status | undefined;
   slots: Slot[];
-  finished: Finished[]; // newest first, seen by this page
+  finished: PastRequest[]; // newest first
   own: boolean; // the samples are the page's own
 }
 
 export const kMostSamples = 3600;
-const kMostFinished = 12;
 
 interface TelemetryAnswer {
   seq: number;
@@ -82,7 +76,6 @@ export class Watch {
   private lastTime = 0;
   private counters = new Map<string, number>();
   private decoded = new Map<number, { read: number; written: number }>();
-  private lastTimings = '';
   readonly picture: Picture = {
     fields: [],
     samples: [],
@@ -100,7 +93,7 @@ export class Watch {
     const [slots, status] = await Promise.all([askJson<Slot[]>('/slots'), askJson<Status>('/v1/status')]);
     picture.slots = slots;
     picture.status = status;
-    this.takeFinished(status);
+    picture.finished = status.last_requests;
     if (!this.serverSamples) {
       const metrics = readMetrics(await (await ask('/metrics')).text());
       this.takeOwn(metrics, slots, status);
@@ -124,16 +117,6 @@ export class Watch {
       this.picture.own = true;
       this.picture.fields = kOwnFields;
     }
-  }
-
-  private takeFinished(status: Status): void {
-    const timings = JSON.stringify(status.last_timings);
-    const first = this.lastTimings === '';
-    if (timings === this.lastTimings) return;
-    this.lastTimings = timings;
-    if (status.last_timings === null) return;
-    const at = first && status.activity.last_request_at !== null ? status.activity.last_request_at * 1000 : Date.now();
-    this.picture.finished = [{ at, timings: status.last_timings }, ...this.picture.finished].slice(0, kMostFinished);
   }
 
   // By how much a counter has grown since the last look.
