@@ -18,10 +18,12 @@ case "${1:-}" in
     echo blackbox
     echo lifecycle
     echo idle
+    echo telemetry
     echo web-app
     echo soak
     echo evaluation
     if [[ "${2:-0}" == 1 ]]; then
+      echo telemetry-cost
       echo a-hundred-faults
       echo load
       echo soak-long
@@ -40,6 +42,9 @@ case "${1:-}" in
   a-hundred-faults) exec node tests/e2e/faults.mjs 100 ;;
   load) exec node tests/e2e/load.mjs ;;
   web-app) exec node tests/e2e/web_app.mjs ;;
+  # Prometheus' own reader: of the system, or as scripts/install_dependencies.sh has unpacked it.
+  telemetry) PATH="$PATH:$PWD/build/tools" exec node tests/e2e/telemetry.mjs ;;
+  telemetry-cost) exec node tests/e2e/telemetry_cost.mjs ;;
   idle) exec node tests/e2e/idle.mjs ;;
   soak) exec node tests/e2e/soak.mjs 30 ;;
   soak-long) exec node tests/e2e/soak.mjs 180 ;;

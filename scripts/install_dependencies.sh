@@ -10,6 +10,8 @@
 # command, wherever it came from. STRATA_NO_INSTALL=1 makes the script do nothing.
 set -euo pipefail
 
+tool_folder="$(cd "$(dirname "$0")/.." && pwd)/build/tools"
+
 build_set=(
   g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config
   ccache:ccache mold:mold # faster builds
@@ -27,6 +29,10 @@ test_set=(
 all_set=(
   clang-tidy-19:clang-tidy-19 clang++-19:clang-19 libclang-rt-19-dev # static analysis, fuzzing
 )
+
+# Programs of packages that are not installed, for that would start a service: taken out of the
+# package into build/tools, "command:package".
+test_tools=(promtool:prometheus) # reads /metrics as Prometheus does
 
 say() { printf 'install_dependencies: %s\n' "$*" >&2; }
 
@@ -58,6 +64,30 @@ find_missing() {
   done
 }
 
+tools_of() {
+  tools=()
+  [[ "$1" == build ]] || tools=("${test_tools[@]}")
+}
+
+# Takes what is missing of `tools` out of their packages. Needs no root.
+unpack_tools() {
+  local tool command package
+  for tool in "${tools[@]}"; do
+    command="${tool%%:*}" package="${tool#*:}"
+    if command -v "$command" >/dev/null || [[ -x "$tool_folder/$command" ]]; then continue; fi
+    say "taking $command out of the package $package"
+    mkdir -p "$tool_folder/package"
+    (
+      cd "$tool_folder/package"
+      apt-get download "$package" >/dev/null 2>&1 || { apt update && apt-get download "$package"; }
+      dpkg-deb --fsys-tarfile "${package}"_*.deb | tar -x -O "./usr/bin/$command" >"$command"
+      chmod +x "$command"
+      mv "$command" "$tool_folder/"
+    )
+    rm -rf "$tool_folder/package"
+  done
+}
+
 apt() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 "$@"
 }
@@ -66,7 +96,8 @@ install_missing() { apt install --yes --no-install-recommends "${missing[@]}"; }
 main() {
   if [[ "${1:-}" == --list ]]; then
     entries_of "${2:-build}"
-    printf '%s\n' "${entries[@]#*:}"
+    tools_of "${2:-build}"
+    printf '%s\n' "${entries[@]#*:}" "${tools[@]#*:}"
     return
   fi
   entries_of "${1:-build}"
@@ -76,17 +107,21 @@ main() {
       "corresponds to: ${entries[*]#*:}; then set STRATA_NO_INSTALL=1 and try again."
     exit 1
   fi
-  find_missing
-  [[ ${#missing[@]} -gt 0 ]] || return 0
-
+  tools_of "${1:-build}"
   as_root=()
+  if [[ $EUID -ne 0 ]] && command -v sudo >/dev/null; then as_root=(sudo); fi
+  find_missing
+  [[ ${#missing[@]} -eq 0 ]] || install_packages
+  unpack_tools
+}
+
+install_packages() {
   if [[ $EUID -ne 0 ]]; then
     if ! command -v sudo >/dev/null; then
       say "${#missing[@]} packages are missing, and installing needs root (there is no sudo" \
         "here). As root: apt-get install --no-install-recommends ${missing[*]}"
       exit 1
     fi
-    as_root=(sudo)
   fi
   say "installing ${missing[*]}"
   # The package lists are fetched only when apt cannot do without: they are absent or out of date.
