@@ -47,6 +47,16 @@ target_compile_definitions(strata_options INTERFACE BOOST_JSON_MAX_STRUCTURED_SI
 target_compile_options(strata_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor
   -Woverloaded-virtual -Wimplicit-fallthrough -Werror -ffp-contract=off -fno-math-errno)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  set(STRATA_OTHER_KERNELS "neon")  # left out: src/compute/cpu/kernels.cpp knows what there is
+else()
+  # Bytes of texts compare as they do on x86, where a plain char has a sign.
+  target_compile_options(strata_options INTERFACE -fsigned-char)
+  set(STRATA_OTHER_KERNELS "avx")
+  if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+    set(STRATA_OTHER_KERNELS "avx|neon")
+  endif()
+endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   # The warnings are g++'s; clang builds for the fuzzers, and has warnings of its own.
   target_compile_options(strata_options INTERFACE -Wno-error)
@@ -56,16 +66,6 @@ if(STRATA_SANITIZE)
   target_compile_options(strata_options INTERFACE -Wno-error
     -fsanitize=${STRATA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(strata_options INTERFACE -fsanitize=${STRATA_SANITIZE})
-endif()
-
-# Kernels for another machine's instruction sets are left out; src/compute/cpu/kernels.cpp knows
-# which there are.
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
-  set(STRATA_OTHER_KERNELS "neon")
-elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
-  set(STRATA_OTHER_KERNELS "avx")
-else()
-  set(STRATA_OTHER_KERNELS "avx|neon")
 endif()
 
 # strata_library(NAME LINK ...): src/NAME/**.cpp as the static library strata_NAME.

@@ -28,6 +28,7 @@ test_set=(
 )
 all_set=(
   clang-tidy-19:clang-tidy-19 clang++-19:clang-19 libclang-rt-19-dev # static analysis, fuzzing
+  aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64:qemu-user      # other CPUs
 )
 
 # Programs of packages that are not installed, for that would start a service: taken out of the

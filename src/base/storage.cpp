@@ -34,10 +34,11 @@ std::uint64_t physical_memory() {
 }
 
 Result<bool> make_resident(std::span<const std::byte> bytes) {
-  constexpr std::size_t kPiece = std::size_t{64} << 20, kPage = 4096;
+  constexpr std::size_t kPiece = std::size_t{64} << 20;
   constexpr std::size_t kMaxThreads = 16;
   if (bytes.empty()) return true;
-  const auto start = reinterpret_cast<std::uintptr_t>(bytes.data()) / kPage * kPage;
+  const auto page_size = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto start = reinterpret_cast<std::uintptr_t>(bytes.data()) / page_size * page_size;
   const auto end = reinterpret_cast<std::uintptr_t>(bytes.data() + bytes.size());
   std::atomic<int> error = 0;
   ThreadPool pool(std::min(kMaxThreads, usable_cpus()));
@@ -49,7 +50,7 @@ Result<bool> make_resident(std::span<const std::byte> bytes) {
       return;
     }
     // Kernels before 5.14: touch every page.
-    for (std::uintptr_t page = from; page < to; page += kPage)
+    for (std::uintptr_t page = from; page < to; page += page_size)
       (void)*reinterpret_cast<const volatile std::byte*>(
           std::max(page, reinterpret_cast<std::uintptr_t>(bytes.data())));
   });

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <ranges>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "compute/cpu/kernels.h"
 
 // The build defines these where it knows them.
 #ifndef STRATA_VERSION
@@ -69,6 +72,9 @@ std::string runs_on() {
   };
   for (const auto& [present, name] : features)
     if (present) names.push_back(name);
+#elif defined(__aarch64__)
+  for (const cpu::Kernels* kernels : std::views::reverse(cpu::supported_kernels()))
+    if (kernels->isa != "portable") names.push_back(kernels->isa);
 #endif
   return join(names);
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "compute/cpu/notice.h"
 #include "engine/engine.h"
 #include "engine/model.h"
 
@@ -10,6 +12,7 @@ namespace strata {
 
 Result<std::unique_ptr<Benchmark>> Benchmark::open(FileSystem& files,
                                                    const BenchmarkOptions& options) {
+  if (const auto notice = cpu::slow_cpu_notice(); !notice.empty()) log_warning("{}", notice);
   LoadOptions load;
   load.table = options.ngram_table;
   load.residence = options.residence;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/log.h"
+#include "compute/cpu/notice.h"
 #include "constrain/gbnf.h"
 #include "engine/local_engine.h"
 #include "engine/model.h"
@@ -321,6 +322,7 @@ std::string drafts_in_words(const DraftOptions& options, bool block) {
 
 Result<std::unique_ptr<Engine>> Engine::open(FileSystem& files, const EngineOptions& options) {
   STRATA_TRY(check_options(options));
+  if (const auto notice = cpu::slow_cpu_notice(); !notice.empty()) log_warning("{}", notice);
   LoadOptions load;
   load.table = options.ngram_table;
   load.residence = options.residence;

@@ -24,6 +24,14 @@ STRATA_INLINE void prefetch_later(const std::byte* from, std::size_t bytes) {
   for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(from + line, 0, 2);
 }
 
+STRATA_INLINE float fma_one(float a, float b, float c) {
+#if defined(__x86_64__) && !defined(STRATA_AVX2)
+  return fused(a, b, c);  // there may be no instruction for it
+#else
+  return std::fma(a, b, c);
+#endif
+}
+
 #if !defined(STRATA_NEON)
 STRATA_INLINE Lanes fma_lanes(const Lanes& a, const Lanes& b, const Lanes& c) {
 #if defined(STRATA_AVX512)
@@ -39,7 +47,7 @@ STRATA_INLINE Lanes fma_lanes(const Lanes& a, const Lanes& b, const Lanes& c) {
   return r.whole;
 #else
   Lanes r;
-  for (std::size_t i = 0; i < kLanes; ++i) r[i] = std::fma(a[i], b[i], c[i]);
+  for (std::size_t i = 0; i < kLanes; ++i) r[i] = fma_one(a[i], b[i], c[i]);
   return r;
 #endif
 }
@@ -504,7 +512,7 @@ static void convolve(const float* taps, std::size_t kernel, const float* const* 
 #endif
   for (; c < channels; ++c) {
     float sum = 0.0f;
-    for (std::size_t k = 0; k < kernel; ++k) sum = std::fma(taps[c * kernel + k], rows[k][c], sum);
+    for (std::size_t k = 0; k < kernel; ++k) sum = fma_one(taps[c * kernel + k], rows[k][c], sum);
     out[c] = sum;
   }
   silu_divided(out, channels, 1.0f);
@@ -634,7 +642,7 @@ static void weigh_rows(const float* const* rows, std::size_t count, std::size_t 
   for (; d < to; ++d)
     for (std::size_t h = 0; h < heads; ++h) {
       float sum = 0.0f;
-      for (std::size_t i = 0; i < count; ++i) sum = std::fma(rows[i][d], weights[h][i], sum);
+      for (std::size_t i = 0; i < count; ++i) sum = fma_one(rows[i][d], weights[h][i], sum);
       out[h][d] = sum;
     }
 }

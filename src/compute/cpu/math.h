@@ -9,6 +9,21 @@
 
 namespace strata::cpu {
 
+// std::fma(a, b, c) in a few plain operations, for lanes on machines that have no instruction for
+// it, where the library's function takes long. The product is exact in double; the sum is rounded
+// to odd (of the two doubles around it, the one with an odd last bit), so that rounding it once
+// more to float gives what a single rounding would.
+inline float fused(float a, float b, float c) {
+  const double product = double{a} * double{b}, addend = c, sum = product + addend;
+  const double part = sum - product;
+  const double error = (product - (sum - part)) + (addend - part);  // exact
+  const auto bits = std::bit_cast<std::int64_t>(sum);
+  const auto apart = static_cast<std::uint64_t>(bits ^ std::bit_cast<std::int64_t>(error)) >> 63;
+  const std::int64_t step = 1 - 2 * static_cast<std::int64_t>(apart);  // towards the exact sum
+  const std::int64_t inexact = std::fabs(error) > 0 ? -1 : 0, even = (bits & 1) - 1;
+  return static_cast<float>(std::bit_cast<double>(bits + (step & inexact & even)));
+}
+
 // e^x within 2 ulp; 0 below -87.3, NaN stays NaN. kernels_impl.h has the same steps on lanes.
 struct ExpConstants {
   static constexpr float low = -87.3f, high = 88.0f;
