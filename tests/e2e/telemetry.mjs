@@ -27,25 +27,27 @@ const values = (text) => new Map(text.split('\n').filter((line) => line && !line
   return [line.slice(0, space), Number(line.slice(space + 1))];
 }));
 
-// Answers under way, until `stop`.
+// Answers under way, one after the other, until `stop`.
 function busy(count = 3) {
   const abort = new AbortController();
   const story = { messages: [{ role: 'user', content: 'Tell me a story.' }], stream: true, temperature: 1, max_tokens: 6000, logit_bias: { 8144: -100, 8146: -100 } };
-  const running = Array.from({ length: count }, () => server.post('/v1/chat/completions', story, { signal: abort.signal }).catch(() => undefined));
-  return { running, stop: async () => { abort.abort(); await Promise.all(running); } };
+  const write = async () => {
+    while (!abort.signal.aborted) await server.post('/v1/chat/completions', story, { signal: abort.signal }).catch(() => undefined);
+  };
+  const running = Array.from({ length: count }, write);
+  return async () => {
+    abort.abort();
+    await Promise.all(running);
+  };
 }
 
 await checks.run('promtool accepts the metrics while answers run', async () => {
-  const work = busy();
-  await until(async () => (await server.get('/status')).json.running === 3);
-  await server.get('/v1/telemetry');
-  await sleep(1500);
-  const text = await metrics();
-  const status = (await server.get('/status')).json;
-  await work.stop();
-  assert.ok(status.busy);
-  assert.match(text, /\nvllm:num_requests_running\{model_name="[^"]+"\} [1-3]\n/);
-  assert.match(text, /\nstrata_machine_memory_available_bytes \d/);
+  const stop = busy();
+  // With the machine's values, too, which come with the second look.
+  const text = await until(async () => {
+    const now = await metrics();
+    return /\nvllm:num_requests_running\{model_name="[^"]+"\} [23]\n/.test(now) && /\nstrata_machine_memory_available_bytes \d/.test(now) && now;
+  }).finally(stop);
   const { status: code, stdout, stderr, error } = spawnSync('promtool', ['check', 'metrics'], { input: text, encoding: 'utf8' });
   assert.ok(!error, `promtool is missing (scripts/install_dependencies.sh test): ${error}`);
   // It reads all of it. What it would have named otherwise are the names of others, which have colons.

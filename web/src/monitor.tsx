@@ -210,7 +210,7 @@ function Tiers({ status }: { status: Status }) {
     ['Conversations in memory', `${bytes(cache.bytes ?? 0)} of ${bytes(cache.limit ?? 0)}`, `${count(cache.checkpoints ?? 0)} points, ${count(cache.evicted ?? 0)} let go`],
     ['Conversations on disk', `${bytes(cache.disk_bytes ?? 0)} of ${bytes(cache.disk_limit ?? 0)}`, `${count(cache.disk_checkpoints ?? 0)} points`],
     ['Running requests', bytes(engine.reserved_bytes), 'promised and not taken yet'],
-    ['Prompt encoder', bytes(status.prompt_encoder.held_bytes ?? 0), `${count(status.prompt_encoder.entries ?? 0)} prompts`],
+    ['Prompt encoder', bytes(status.prompt_encoder.held_bytes ?? 0), `${count(status.prompt_encoder.entries ?? 0)} kept`],
   ];
   return (
     <Card title="Memory by tier">
