@@ -61,7 +61,12 @@ await checks.run('promtool accepts the metrics while answers run', async () => {
 });
 
 await checks.run('every metric that the dashboard asks for is there', async () => {
-  const families = new Map([...(await metrics()).matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name, type]) => [name, type]));
+  // The engine's own come with its first sign of life.
+  const all = await until(async () => {
+    const now = await metrics();
+    return now.includes('strata_ngram_rows_requested_total{') && now;
+  });
+  const families = new Map([...all.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name, type]) => [name, type]));
   const dashboard = JSON.parse(readFileSync(path.join(here, '../../docs/grafana.json'), 'utf8'));
   const asked = new Set();
   const walk = (value) => {
@@ -79,7 +84,7 @@ await checks.run('every metric that the dashboard asks for is there', async () =
 
 await checks.run('counters and histograms survive the death of the engine', async () => {
   const question = { messages: [{ role: 'user', content: 'What is the capital of France?' }], temperature: 0, max_tokens: 64 };
-  for (let n = 0; n < 2; n += 1) await server.chat({ ...question, cache_prompt: n === 0 });
+  for (let n = 0; n < 2; n += 1) assert.equal((await server.chat({ ...question, cache_prompt: n === 0 })).status, 200);
   const counted = (text) => new Map([...values(text)].filter(([name]) => /(_total|_count|_sum|_bucket)(\{|$)/.test(name)));
   // The engine tells its own counts once a second.
   const before = await until(async () => {
@@ -88,8 +93,11 @@ await checks.run('counters and histograms survive the death of the engine', asyn
   });
   const { pid } = (await server.get('/v1/status')).json.engine.process;
   process.kill(pid, 'SIGKILL');
-  await until(async () => (await server.get('/health')).json.loaded && (await server.get('/v1/status')).json.engine.process.pid !== pid);
-  await server.chat(question);
+  await until(async () => {
+    const now = (await server.get('/v1/status')).json.engine.process;
+    return now.up && now.pid !== pid;
+  });
+  assert.equal((await server.chat(question)).status, 200);
   const after = await until(async () => {
     const now = counted(await metrics());
     return now.get('strata_draft_rounds_total') > before.get('strata_draft_rounds_total') && now;
