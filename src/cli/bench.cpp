@@ -57,9 +57,10 @@ std::vector<BenchTest> tests_of(const BenchArguments& arguments) {
 // Before anything is measured.
 Status check_context(const std::vector<BenchTest>& tests, const HyperParams& params) {
   for (const BenchTest& test : tests) {
-    if (std::uint64_t{test.depth} + test.tokens <= params.context) continue;
+    const std::uint32_t most = scaled_context(params.context, params.rope_scale);
+    if (std::uint64_t{test.depth} + test.tokens <= most) continue;
     return fail(ErrorCode::invalid_argument, "'{}' needs a context of {} tokens; the model has {}",
-                name_of(test), std::uint64_t{test.depth} + test.tokens, params.context);
+                name_of(test), std::uint64_t{test.depth} + test.tokens, most);
   }
   if (tests.empty())
     return fail(ErrorCode::invalid_argument,
@@ -257,6 +258,7 @@ void add_options(CLI::App& command, BenchArguments& a) {
   command.add_option("--isa", a.benchmark.isa,
                      "Instruction set of the kernels (default: the best)");
   add_weights_option(command, a.benchmark.residence);
+  add_kv_option(command, a.benchmark.kv_type);
   command
       .add_option("--chunk", a.benchmark.chunk,
                   "Prompt tokens a window (default: what the engine takes)")

@@ -81,9 +81,9 @@ class TableReport final : public BenchReport {
     const Cost token = token_cost(n);
     fmt::print(
         "{} ({:.1f} M parameters, {:.1f} MB; a token moves {:.1f} MB and takes {:.1f} M MACs), {} "
-        "threads, {}\n\n",
+        "threads, {}, keys and values as {} ({} bytes a token)\n\n",
         n.params.name, double(n.parameters) / 1e6, double(n.weight_bytes) / 1e6, token.bytes / 1e6,
-        token.macs / 1e6, b.threads(), b.isa());
+        token.macs / 1e6, b.threads(), b.isa(), to_string(b.kv_type()), b.token_bytes());
     fmt::print("| test | tokens/s (median) | least | most | GB/s | {}GOP/s | {}runs | dropped |\n",
                probed_ ? "of read | " : "", probed_ ? "of int8 | " : "");
     fmt::print("| --- | ---: | ---: | ---: | ---: | {}---: | {}---: | ---: |\n",
@@ -248,6 +248,8 @@ class JsonReport final : public BenchReport {
             {"threads", b.threads()},
             {"chunk", b.chunk()},
             {"isa", b.isa()},
+            {"kv_type", to_string(b.kv_type())},
+            {"token_bytes", b.token_bytes()},
             {"version", version_text()}};
   }
 

@@ -13,6 +13,7 @@
 #include "base/nearest.h"
 #include "cli/checks.h"
 #include "cli/data_folder.h"
+#include "compute/kv_type.h"
 #include "ple/open_table.h"
 #include "server/thinking_budget.h"
 #include "tokenizer/prompt_encoder.h"
@@ -40,6 +41,8 @@ constexpr std::array kKeys = {
     ConfigKey{"parallel", Type::number, "Answers made at the same time, 64 with a model", 1, 4096},
     ConfigKey{"weights", Type::text,
               "Where they lie: ram, map (the mapped file), or auto: in memory if there is room"},
+    ConfigKey{"kv_type", Type::text,
+              "How keys and values are kept: f32, f16, int8, q4_0 or k8v4 (smaller, less exact)"},
     ConfigKey{"ngram_table", Type::text,
               "How the n-gram table is read: auto, direct, threads, mmap or resident"},
     ConfigKey{"ngram_cache", Type::number, "MiB for rows of the table that were read", 0,
@@ -119,6 +122,7 @@ json::value built_in(std::string_view name) {
   if (name == "port") return 8080;
   if (name == "parallel") return 4;
   if (name == "weights" || name == "ngram_table") return "auto";
+  if (name == "kv_type") return json::value(to_string(kDefaultKvType).data());
   if (name == "ngram_cache") return 128;
   if (name == "ngram_depth") return 64;
   if (name == "drafts" || name == "cache_ram") return "auto";

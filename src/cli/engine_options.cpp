@@ -11,7 +11,7 @@ namespace {
 
 // An option whose text `set` understands or refuses with a sentence.
 template <class Set>
-void add_text(CLI::App& command, const char* flag, const Set& set, const char* help) {
+void add_text(CLI::App& command, const char* flag, const Set& set, const std::string& help) {
   command.add_option_function<std::string>(
       flag,
       [flag, set](const std::string& text) {
@@ -71,6 +71,17 @@ void add_weights_option(CLI::App& command, Residence& residence) {
       ->check(CLI::IsMember({"auto", "ram", "map"}));
 }
 
+void add_kv_option(CLI::App& command, KvType& type) {
+  add_text(
+      command, "--kv-type",
+      [&type](const std::string& text) -> Status {
+        STRATA_ASSIGN(type, kv_type_named(text));
+        return {};
+      },
+      fmt::format("How keys and values are kept: f32, f16, int8, q4_0 or k8v4 (default {})",
+                  to_string(type)));
+}
+
 Status set_drafts(DraftOptions& options, std::string_view text) {
   std::uint32_t depth = 0;
   if (text == "auto") {
@@ -104,6 +115,7 @@ void add_engine_options(CLI::App& command, EngineOptions& options) {
   command.add_option("--threads", options.threads, "Threads (default: usable CPUs)")
       ->check(CLI::Validator(whole_number_between(0, kMostThreads), ""));
   add_weights_option(command, options.residence);
+  add_kv_option(command, options.kv_type);
   add_table_options(command, options.ngram_table);
   DraftOptions& drafts = options.drafts;
   add_text(

@@ -19,6 +19,9 @@ void add_table_options(CLI::App& command, TableOptions& options);
 // --weights
 void add_weights_option(CLI::App& command, Residence& residence);
 
+// --kv-type
+void add_kv_option(CLI::App& command, KvType& type);
+
 // --ctx, --threads, --drafts, --draft-source, --draft-vocabulary, --cache-ram, --cache-dir,
 // --cache-disk, --trace, and the ones above
 void add_engine_options(CLI::App& command, EngineOptions& options);

@@ -11,6 +11,7 @@
 #include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/default_model.h"
+#include "cli/engine_options.h"
 #include "engine/logits.h"
 #include "gguf/gguf.h"
 
@@ -88,6 +89,7 @@ void register_logits(CLI::App& app, Invocation& invocation) {
       ->check(CLI::Validator(whole_number_between(0, kMostThreads), ""));
   command->add_option("--isa", arguments->options.isa,
                       "Instruction set: portable, avx2 or avx512 (default: the best)");
+  add_kv_option(*command, arguments->options.kv_type);
   command->callback([arguments, &invocation] {
     invocation.run = [arguments] { return run_logits(*arguments); };
   });

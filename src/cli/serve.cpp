@@ -163,6 +163,12 @@ Result<server::ApiOptions> api_options(const Config& config) {
   return options;
 }
 
+// Exact in evaluations, unless it is what they evaluate.
+std::string kv_type(const Config& config) {
+  const bool pinned = config.flag("parity") && config.at("kv_type").source == "built-in";
+  return pinned ? std::string(to_string(KvType::f32)) : config.text("kv_type");
+}
+
 server::ServiceOptions service_options(const Config& config) {
   server::ServiceOptions options;
   options.sampling = config.at("sampling").value.as_object();
@@ -197,6 +203,10 @@ server::ServiceOptions service_options(const Config& config) {
         "draft_source", "draft_vocabulary", "cache_ram", "cache_dir", "cache_disk", "engine",
         "idle_unload_s", "trace", "telemetry", "chats_db"})
     options.engine_settings.push_back({key, config.at(key).value, config.at(key).source});
+  const std::string type = kv_type(config);
+  const bool pinned = type != config.text("kv_type");
+  options.engine_settings.push_back(
+      {"kv_type", boost::json::value(type), pinned ? "parity" : config.at("kv_type").source});
   return options;
 }
 
@@ -221,6 +231,7 @@ std::vector<std::string> child_arguments(const Config& config, const std::string
     words.emplace_back(flag);
     words.push_back(config.text(key));
   }
+  words.insert(words.end(), {"--kv-type", kv_type(config)});
   if (const std::string script = config.text("script"); !script.empty()) {
     words.push_back("--script");
     words.push_back(script);
@@ -236,6 +247,7 @@ Result<EngineOptions> engine_options(const Config& config, const std::string& mo
   options.threads = static_cast<std::uint32_t>(config.number("threads"));
   options.parallel = static_cast<std::uint32_t>(config.number("parallel"));
   STRATA_ASSIGN(options.residence, residence_from(config.text("weights")));
+  STRATA_ASSIGN(options.kv_type, kv_type_named(kv_type(config)));
   STRATA_ASSIGN(options.ngram_table.mode, table_mode_named(config.text("ngram_table")));
   options.ngram_table.cache_bytes = static_cast<std::uint64_t>(config.number("ngram_cache")) << 20;
   options.ngram_table.queue_depth = static_cast<std::uint32_t>(config.number("ngram_depth"));

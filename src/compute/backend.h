@@ -19,6 +19,7 @@
 
 #include "base/file.h"
 #include "base/result.h"
+#include "compute/kv_type.h"
 #include "compute/weights.h"
 
 namespace strata {
@@ -37,6 +38,7 @@ struct NetworkShape {
   };
   ResidualShape residual;
   std::vector<Layer> layers;
+  KvType kv_type = KvType::f32;    // of the cells of attention
   std::uint32_t stream_rank = 0;   // of the read gates
   std::uint32_t experts = 0;       // most that any layer has
   std::uint32_t experts_used = 0;  // per token
@@ -143,7 +145,8 @@ class Backend {
 };
 
 // The CPU backend. `threads` 0 means usable_cpus(). `isa` forces "portable", "avx2" or "avx512"
-// (empty: the best this CPU has); one that the CPU lacks is refused by name.
+// (empty: the best this CPU has); one that the CPU lacks is refused by name, as is a type of keys
+// and values that does not go with the heads.
 Result<std::unique_ptr<Backend>> make_cpu_backend(const NetworkShape& shape, std::uint32_t threads,
                                                   const std::string& isa = "");
 

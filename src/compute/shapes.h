@@ -42,6 +42,7 @@ struct AttentionShape {
   std::uint32_t budget = 0;  // cells of selected blocks (2048)
   SelectionRule rule = SelectionRule::whole_blocks;
   std::vector<float> inverse_frequencies;  // rotary_dims / 2, radians a position
+  float rotation_factor = 1;               // of cosine and sine
 };
 
 struct ExpertsShape {

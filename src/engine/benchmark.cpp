@@ -17,26 +17,15 @@ Result<std::unique_ptr<Benchmark>> Benchmark::open(FileSystem& files,
   load.table = options.ngram_table;
   load.residence = options.residence;
   STRATA_ASSIGN(Network network, open_network(files, options.model_path, load));
-  STRATA_ASSIGN(auto backend, make_cpu_backend(network.shape(), options.threads, options.isa));
+  NetworkShape shape = network.shape();
+  shape.kv_type = options.kv_type;
+  STRATA_ASSIGN(auto backend, make_cpu_backend(shape, options.threads, options.isa));
   const std::uint32_t chunk = options.chunk == 0 ? EngineOptions().prompt_chunk : options.chunk;
   std::unique_ptr<Benchmark> benchmark(
       new Benchmark(std::move(network), std::move(backend), chunk));
-  benchmark->measure_cells();
+  benchmark->kv_type_ = options.kv_type;
+  benchmark->backend_.set_kv_type(options.kv_type);
   return benchmark;
-}
-
-// How large a cached value is: a page over the values of its tokens.
-void Benchmark::measure_cells() {
-  double values = 0;
-  for (const Block& block : network_.blocks) {
-    if (block.kind != LayerKind::qsa) continue;
-    const AttentionShape& shape = block.attention.shape;
-    values += 2.0 * shape.kv_heads * shape.head_dim;
-    if (shape.block > 0) values += double(shape.indexer_dim) / shape.block;
-  }
-  if (values > 0)
-    backend_.set_cell_value_bytes(double(backend_.page_bytes()) /
-                                  (values * backend_.page_tokens()));
 }
 
 std::int32_t Benchmark::next_token() {

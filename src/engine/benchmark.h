@@ -24,6 +24,7 @@ struct BenchmarkOptions {
   std::string isa;            // of the kernels; empty = the best
   TableOptions ngram_table = {};
   Residence residence = Residence::automatic;  // of the weights
+  KvType kv_type = kDefaultKvType;
 };
 
 // One timed run.
@@ -45,6 +46,9 @@ class Benchmark {
   std::uint32_t threads() const { return backend_.threads(); }
   std::string isa() const { return backend_.isa(); }
   std::uint32_t chunk() const { return chunk_; }
+  KvType kv_type() const { return kv_type_; }
+  // Of the caches that grow with a conversation.
+  std::size_t token_bytes() const { return backend_.page_bytes() / backend_.page_tokens(); }
   std::vector<KernelUse> kernels() const { return backend_.kernels(); }
   // Reads these, again and again, instead of random tokens; all inside the vocabulary.
   void use_tokens(std::vector<std::int32_t> ids) { ids_ = std::move(ids); }
@@ -66,7 +70,6 @@ class Benchmark {
         forward_(network_, backend_),
         chunk_(chunk) {}
 
-  void measure_cells();
   Status read_tokens(Sequence& sequence, std::uint32_t tokens, bool logits);
   std::int32_t next_token();
   void reset_tables() const;
@@ -78,6 +81,7 @@ class Benchmark {
   TimedBackend backend_;
   Forward forward_;
   std::uint32_t chunk_;
+  KvType kv_type_ = KvType::f32;
   std::mt19937 random_{1};
   std::vector<std::int32_t> ids_;
   std::size_t next_id_ = 0;

@@ -65,7 +65,13 @@ ConversationFolder::ConversationFolder(const ConversationFilesOptions& options,
 Status ConversationFolder::open() {
   STRATA_TRY(files_.make_private_folder(options_.folder));
   STRATA_TRY(create());  // and removes it again
-  return scan();
+  STRATA_TRY(scan());
+  if (foreign_ > 0)
+    log_info(
+        "saved conversations: {} of those in '{}' are another model's, or of another kv_type, and "
+        "are not used",
+        foreign_, options_.folder);
+  return {};
 }
 
 // --- looking ---
@@ -184,6 +190,7 @@ Status ConversationFolder::look_at_point(const Hash128& id, std::int64_t now) {
   if (outline.shape == options_.shape) {
     STRATA_ASSIGN(point, index.add(id, outline.tokens, outline.page_ids));
   } else {
+    ++foreign_;
     point = index.add_unusable(id, std::move(outline.page_ids));
   }
   index.set_stored(*point, outline.file_bytes, std::min(found.modified, now));

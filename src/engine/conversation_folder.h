@@ -82,6 +82,7 @@ class ConversationFolder {
   std::set<std::string, std::less<>> ignored_;  // names that are not ours to use or remove
   // Of the scan that is under way.
   std::size_t unusable_ = 0;
+  std::size_t foreign_ = 0;  // points of other shapes, since the start
   std::string first_unusable_;
 };
 

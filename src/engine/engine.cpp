@@ -56,7 +56,7 @@ EngineFacts facts_of(const Network& network, const Tokenizer& tokenizer, const B
   facts.architecture = m.string("general.architecture").value_or("qwen4exp");
   facts.model_path = options.model_path;
   facts.context = network.params.context;
-  if (options.context > 0) facts.context = std::min(facts.context, options.context);
+  if (options.context > 0) facts.context = options.context;
   facts.vocabulary = network.head.rows;
   facts.layers = network.params.layers;
   facts.parameters = network.parameters;
@@ -64,6 +64,8 @@ EngineFacts facts_of(const Network& network, const Tokenizer& tokenizer, const B
   facts.threads = backend.threads();
   facts.parallel = options.parallel;
   facts.isa = backend.isa();
+  facts.kv_type = to_string(options.kv_type);
+  facts.token_bytes = backend.page_bytes() / backend.page_tokens();
   facts.has_draft_block = network.draft.has_value();
   facts.default_sampling = default_sampling(m);
   const auto stop = [&](std::int64_t id) {
@@ -318,6 +320,21 @@ std::string drafts_in_words(const DraftOptions& options, bool block) {
   return words + (options.source == DraftSource::mtp ? ", from mtp" : ", from mtp and lookup");
 }
 
+// What is asked for must be what the model's positions allow.
+Status check_context(const HyperParams& params, std::uint32_t wanted) {
+  const std::uint32_t most = scaled_context(params.context, params.rope_scale);
+  if (wanted <= most) return {};
+  const std::string how =
+      params.rope_scale.type == RopeScaling::none
+          ? "its file declares no scaling of positions (rope.scaling.type linear or yarn)"
+          : fmt::format("its file declares {} scaling by {} of {} positions",
+                        to_string(params.rope_scale.type), params.rope_scale.factor,
+                        params.rope_scale.original_context);
+  return fail(ErrorCode::invalid_argument,
+              "a context of {} tokens is more than the model's {} positions; {}", wanted, most,
+              how);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::open(FileSystem& files, const EngineOptions& options) {
@@ -327,6 +344,8 @@ Result<std::unique_ptr<Engine>> Engine::open(FileSystem& files, const EngineOpti
   load.table = options.ngram_table;
   load.residence = options.residence;
   STRATA_ASSIGN(Network network, open_network(files, options.model_path, load));
+  if (auto status = check_context(network.params, options.context); !status)
+    return with_context(std::move(status).error(), fmt::format("model '{}'", options.model_path));
   auto tokenizer = Tokenizer::from_gguf(network.file->metadata);
   if (!tokenizer) {
     return with_context(std::move(tokenizer).error(),
@@ -337,8 +356,9 @@ Result<std::unique_ptr<Engine>> Engine::open(FileSystem& files, const EngineOpti
   }
   LocalEngine::Parts parts{std::move(network), std::move(*tokenizer), nullptr, {}, nullptr};
   STRATA_ASSIGN(parts.drafts, open_drafts(files, parts.network, options.drafts));
-  STRATA_ASSIGN(parts.backend,
-                make_cpu_backend(parts.network.shape(parts.drafts.has_value()), options.threads));
+  NetworkShape shape = parts.network.shape(parts.drafts.has_value());
+  shape.kv_type = options.kv_type;
+  STRATA_ASSIGN(parts.backend, make_cpu_backend(shape, options.threads));
   if (!options.trace_path.empty()) {
     STRATA_ASSIGN(parts.trace, Trace::open(files, options.trace_path, options.trace_append));
   }

@@ -25,6 +25,7 @@
 
 #include "base/file.h"
 #include "base/result.h"
+#include "compute/kv_type.h"
 #include "gguf/gguf.h"
 #include "model/residence.h"
 #include "ple/open_table.h"
@@ -221,6 +222,7 @@ struct EngineOptions {
   std::uint32_t queue_limit = 256;             // requests that may wait; one more is refused
   TableOptions ngram_table;                    // how the n-gram tables are read
   Residence residence = Residence::automatic;  // of all other weights
+  KvType kv_type = kDefaultKvType;             // how keys and values are stored
   DraftOptions drafts;
   CacheOptions cache;
   std::string trace_path;     // JSON lines of every round (docs/trace.md); empty: none
@@ -240,8 +242,10 @@ struct EngineFacts {
   std::uint64_t parameters = 0;
   std::uint64_t weight_bytes = 0;
   std::uint32_t threads = 0;
-  std::uint32_t parallel = 1;  // requests that may run at once
-  std::string isa;             // of the kernels in use
+  std::uint32_t parallel = 1;     // requests that may run at once
+  std::string isa;                // of the kernels in use
+  std::string kv_type;            // "f16"
+  std::uint64_t token_bytes = 0;  // of a conversation's memory, that a token takes
   bool has_draft_block = false;
   std::string drafts;             // in words: "auto, from mtp and lookup", "off"
   Sampling default_sampling;      // the model file's own (general.sampling.*), else built-in

@@ -1,6 +1,7 @@
 #include "engine/local_engine.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <future>
@@ -21,12 +22,19 @@ constexpr std::uint64_t kMemoryFloor = std::uint64_t{128} << 20;
 constexpr std::chrono::seconds kIdle{2};
 
 // Of everything that changes a bit of what a sequence holds, but for the shape, which the states
-// know themselves.
-std::uint64_t identity_of(const Network& network, const Backend& backend, bool drafts) {
-  constexpr std::uint64_t kArithmetic = 1;  // counts up when kernels give other bits
+// know themselves. What is stored of keys and values counts here too: files of another type are
+// another model's.
+std::uint64_t identity_of(const Network& network, const Backend& backend, KvType kv_type,
+                          bool drafts) {
+  constexpr std::uint64_t kArithmetic = 2;  // counts up when kernels give other bits
   constexpr std::size_t kSample = 4096;
   std::vector<std::uint64_t> parts = {kArithmetic, drafts, backend.page_bytes(),
-                                      network.weight_bytes};
+                                      network.weight_bytes, static_cast<std::uint64_t>(kv_type)};
+  const RopeScale& scale = network.params.rope_scale;
+  for (const float value : {network.params.rope_theta, scale.factor, scale.beta_fast,
+                            scale.beta_slow, static_cast<float>(scale.type)})
+    parts.push_back(std::bit_cast<std::uint32_t>(value));
+  parts.push_back(scale.original_context);
   for (const TensorView& t : network.file->tensors) {
     parts.push_back(hash64(std::as_bytes(std::span(t.name))));
     parts.push_back(static_cast<std::uint64_t>(t.type));
@@ -65,9 +73,10 @@ LocalEngine::LocalEngine(Parts parts, EngineFacts facts, const EngineOptions& op
       facts_(std::move(facts)),
       turn_(parts_.tokenizer.special("<|im_start|>")),
       drafter_(forward_, options.drafts),
-      conversations_(std::make_unique<Conversations>(
-          forward_, *parts_.backend, options.cache,
-          identity_of(parts_.network, *parts_.backend, parts_.drafts.has_value()))),
+      conversations_(
+          std::make_unique<Conversations>(forward_, *parts_.backend, options.cache,
+                                          identity_of(parts_.network, *parts_.backend,
+                                                      options.kv_type, parts_.drafts.has_value()))),
       scheduler_(options.parallel, options.prompt_chunk),
       constraints_(parts_.tokenizer),
       worker_([this] { work(); }) {}

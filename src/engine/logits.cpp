@@ -29,8 +29,9 @@ Status compute_logits(FileSystem& files, const LogitsOptions& options,
   STRATA_ASSIGN(const Network network, open_network(files, options.model_path, load));
   if (options.reference) return reference_logits(network, ids, rows);
 
-  STRATA_ASSIGN(const auto backend,
-                make_cpu_backend(network.shape(), options.threads, options.isa));
+  NetworkShape shape = network.shape();
+  shape.kv_type = options.kv_type;
+  STRATA_ASSIGN(const auto backend, make_cpu_backend(shape, options.threads, options.isa));
   Forward forward(network, *backend);
   STRATA_ASSIGN(Sequence sequence, forward.new_sequence());
   const std::size_t chunk = options.chunk == 0 ? 512 : options.chunk;

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/result.h"
+#include "compute/kv_type.h"
 
 namespace strata {
 
@@ -20,6 +21,7 @@ struct LogitsOptions {
   bool reference = false;     // the slow float32 forward instead of the fast one
   bool cell_width = false;    // select cells by llama.cpp's rule (SelectionRule::cell_width)
   std::string isa;            // of the fast forward's kernels; empty = the best
+  KvType kv_type = KvType::f32;
 };
 
 // Calls `rows` with one or more whole rows [n x vocabulary] at a time, in order.

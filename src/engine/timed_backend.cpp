@@ -30,15 +30,13 @@ Status TimedBackend::begin(const Window& window) {
 // Keys and values of the attended cells, the indexer's keys of all blocks. A prompt's rows attend
 // to much the same cells: those of the last row are counted, or all where each row chooses its own.
 double TimedBackend::cell_bytes(const AttentionShape& shape) const {
-  double values = 0;
+  double bytes = 0;
   for (const Part& part : parts_) {
     const std::uint64_t cells = part.before + part.rows;
     const std::uint64_t attended = part.rows == 1 ? attended_cells(shape, cells) : cells;
-    values += 2.0 * double(attended) * shape.kv_heads * shape.head_dim;
-    const std::uint64_t blocks = shape.block > 0 ? cells / shape.block : 0;
-    values += double(blocks) * shape.indexer_dim;
+    bytes += attention_cell_bytes(shape, kv_type_, attended, cells);
   }
-  return values * cell_value_bytes_;
+  return bytes;
 }
 
 void TimedBackend::embed(const Matrix& embedding) {

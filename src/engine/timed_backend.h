@@ -36,8 +36,8 @@ class TimedBackend final : public Backend {
  public:
   explicit TimedBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
 
-  // How many bytes a value of attention's caches takes, for the cost of its cells.
-  void set_cell_value_bytes(double bytes) { cell_value_bytes_ = bytes; }
+  // What the inner backend stores of keys and values, for the cost of its cells.
+  void set_kv_type(KvType type) { kv_type_ = type; }
   // What was used since the last call.
   PartUses take() { return std::exchange(uses_, {}); }
 
@@ -76,7 +76,7 @@ class TimedBackend final : public Backend {
 
   std::unique_ptr<Backend> inner_;
   PartUses uses_{};
-  double cell_value_bytes_ = sizeof(float);
+  KvType kv_type_ = KvType::f32;
   std::uint64_t rows_ = 0;  // of the window
   struct Part {
     std::uint64_t before = 0, rows = 0;  // cells in the cache, rows of the window

@@ -66,6 +66,15 @@ std::uint64_t attended_cells(const AttentionShape& shape, std::uint64_t cells) {
   return shape.budget + cells % shape.block;
 }
 
+double attention_cell_bytes(const AttentionShape& shape, KvType type, std::uint64_t attended,
+                            std::uint64_t cells) {
+  const std::size_t head =
+      cell_bytes(key_format(type), shape.head_dim) + cell_bytes(value_format(type), shape.head_dim);
+  const std::uint64_t blocks = shape.block > 0 ? cells / shape.block : 0;
+  return double(attended) * double(shape.kv_heads * head) +
+         double(blocks) * shape.indexer_dim * sizeof(float);
+}
+
 Cost token_cost(const Network& network) {
   Cost cost = embed_cost(network.embedding, 1);
   for (const Block& block : network.blocks) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "compute/kv_type.h"
 #include "compute/weights.h"
 
 namespace strata {
@@ -36,6 +37,11 @@ Cost head_cost(const ResidualWeights& mixer, const Matrix& head, std::uint64_t r
 
 // Cells whose keys and values a row attends to, itself included, that has `cells` in its cache.
 std::uint64_t attended_cells(const AttentionShape& shape, std::uint64_t cells);
+
+// What a row reads of the caches when it attends to `attended` of `cells` cells: keys, values, and
+// the indexer's keys of all blocks.
+double attention_cell_bytes(const AttentionShape& shape, KvType type, std::uint64_t attended,
+                            std::uint64_t cells);
 
 // A decoded token of the trunk in an empty cache.
 Cost token_cost(const Network& network);

@@ -23,6 +23,11 @@ const HyperParamKeys hf_keys = {
     .head_dim = "head_dim",
     .rotary_dims = "rope_parameters.partial_rotary_factor",
     .rope_theta = "rope_parameters.rope_theta",
+    .rope_type = "rope_parameters.rope_type",
+    .rope_factor = "rope_parameters.factor",
+    .rope_context = "rope_parameters.original_max_position_embeddings",
+    .rope_beta_fast = "rope_parameters.beta_fast",
+    .rope_beta_slow = "rope_parameters.beta_slow",
     .indexer_heads = "indexer_n_heads",
     .indexer_dim = "indexer_head_dim",
     .indexer_budget = "indexer_budget",
@@ -194,8 +199,22 @@ void read_rope(ConfigReader& in, HyperParams& p) {
   }
   ConfigReader rope(found->get_object(), "rope_parameters.");
   const std::string type = rope.string("rope_type", "default");
-  if (type != "default")
-    rope.unsupported("key 'rope_parameters.rope_type' is '{}'; only 'default' is supported", type);
+  if (type == "linear" || type == "yarn") {
+    RopeScale& scale = p.rope_scale;
+    scale.type = type == "yarn" ? RopeScaling::yarn : RopeScaling::linear;
+    scale.factor = static_cast<float>(rope.number("factor"));
+    scale.original_context = rope.u32("original_max_position_embeddings", p.context);
+    scale.beta_fast = static_cast<float>(rope.number("beta_fast", 32));
+    scale.beta_slow = static_cast<float>(rope.number("beta_slow", 1));
+    for (const char* key : {"attention_factor", "mscale", "mscale_all_dim", "truncate"})
+      if (const value* given = rope.find(key); given != nullptr)
+        rope.unsupported("key 'rope_parameters.{}' is {}; it is not supported", key,
+                         ConfigReader::brief(*given));
+  } else if (type != "default") {
+    rope.unsupported(
+        "key 'rope_parameters.rope_type' is '{}'; only default, linear and yarn are supported",
+        type);
+  }
   p.rope_theta = static_cast<float>(rope.number("rope_theta"));
   const double factor = rope.number("partial_rotary_factor", 1.0);
   if (!(factor > 0 && factor <= 1))

@@ -23,6 +23,11 @@ const HyperParamKeys gguf_keys = {
     .head_dim = "qwen4exp.attention.key_length",
     .rotary_dims = "qwen4exp.rope.dimension_count",
     .rope_theta = "qwen4exp.rope.freq_base",
+    .rope_type = "qwen4exp.rope.scaling.type",
+    .rope_factor = "qwen4exp.rope.scaling.factor",
+    .rope_context = "qwen4exp.rope.scaling.original_context_length",
+    .rope_beta_fast = "qwen4exp.rope.scaling.yarn_beta_fast",
+    .rope_beta_slow = "qwen4exp.rope.scaling.yarn_beta_slow",
     .indexer_heads = "qwen4exp.attention.indexer.head_count",
     .indexer_dim = "qwen4exp.attention.indexer.key_length",
     .indexer_budget = "qwen4exp.attention.indexer.top_k",
@@ -168,6 +173,35 @@ void read_layers(KeyReader& in, HyperParams& p) {
   }
 }
 
+// How positions are stretched beyond the trained ones, where the file declares it.
+void read_rope_scaling(KeyReader& in, HyperParams& p) {
+  const std::string type = in.string(gguf_keys.rope_type, "none");
+  if (type == "none") return;
+  RopeScale& scale = p.rope_scale;
+  if (type != "linear" && type != "yarn") {
+    in.refuse(ErrorCode::unsupported, "key '{}' is '{}'; only none, linear and yarn are supported",
+              gguf_keys.rope_type, type);
+    return;
+  }
+  scale.type = type == "yarn" ? RopeScaling::yarn : RopeScaling::linear;
+  scale.factor = in.f32(gguf_keys.rope_factor);
+  scale.original_context = in.u32(gguf_keys.rope_context, p.context);
+  if (in.contains(gguf_keys.rope_beta_fast)) scale.beta_fast = in.f32(gguf_keys.rope_beta_fast);
+  if (in.contains(gguf_keys.rope_beta_slow)) scale.beta_slow = in.f32(gguf_keys.rope_beta_slow);
+  // Variants of yarn that are not computed here.
+  for (const auto& [key, neutral] :
+       {std::pair{"qwen4exp.rope.scaling.attn_factor", 1.0f},
+        std::pair{"qwen4exp.rope.scaling.yarn_attn_factor", 1.0f},
+        std::pair{"qwen4exp.rope.scaling.yarn_ext_factor", 1.0f},
+        std::pair{"qwen4exp.rope.scaling.yarn_log_multiplier", 0.0f}}) {
+    if (!in.contains(key)) continue;
+    const float value = in.f32(key);
+    if (!in.failed() && value != neutral)
+      in.refuse(ErrorCode::unsupported, "key '{}' is {}; only {} is supported", key, value,
+                neutral);
+  }
+}
+
 void read_attention(KeyReader& in, HyperParams& p) {
   p.heads = in.u32(gguf_keys.heads);
   p.kv_heads = in.u32(gguf_keys.kv_heads);
@@ -179,6 +213,7 @@ void read_attention(KeyReader& in, HyperParams& p) {
               value_length, gguf_keys.head_dim, p.head_dim);
   p.rotary_dims = in.u32(gguf_keys.rotary_dims, p.head_dim);
   p.rope_theta = in.f32(gguf_keys.rope_theta);
+  read_rope_scaling(in, p);
   constexpr std::string_view sections_key = "qwen4exp.rope.dimension_sections";
   if (in.contains(sections_key)) {
     const MetaValue::Integers sections = in.integers(sections_key);
@@ -279,11 +314,6 @@ void read_ngram(KeyReader& in, HyperParams& p) {
 
 // Keys of llama.cpp that would change the computation and that this program does not implement.
 void refuse_foreign(KeyReader& in, const Metadata& metadata) {
-  const std::string scaling = in.string("qwen4exp.rope.scaling.type", "none");
-  if (scaling != "none")
-    in.refuse(ErrorCode::unsupported,
-              "key 'qwen4exp.rope.scaling.type' is '{}'; only unscaled positions are supported",
-              scaling);
   const std::uint32_t gating = in.u32("qwen4exp.expert_gating_func", 1);
   if (gating > 1)
     in.refuse(ErrorCode::unsupported,
@@ -425,6 +455,15 @@ void write_hyperparams(const HyperParams& p, Metadata& m) {
                          MetaValue::Integers(p.rope_sections.begin(), p.rope_sections.end())));
   m.set(std::string(gguf_keys.rope_theta), MetaValue::f32(p.rope_theta));
   put(gguf_keys.rotary_dims, p.rotary_dims);
+  if (const RopeScale& scale = p.rope_scale; scale.type != RopeScaling::none) {
+    m.set(std::string(gguf_keys.rope_type), MetaValue::string(std::string(to_string(scale.type))));
+    m.set(std::string(gguf_keys.rope_factor), MetaValue::f32(scale.factor));
+    put(gguf_keys.rope_context, scale.original_context);
+    if (scale.type == RopeScaling::yarn) {
+      m.set(std::string(gguf_keys.rope_beta_fast), MetaValue::f32(scale.beta_fast));
+      m.set(std::string(gguf_keys.rope_beta_slow), MetaValue::f32(scale.beta_slow));
+    }
+  }
   put(gguf_keys.experts, p.experts);
   put(gguf_keys.experts_used, p.experts_used);
   put(gguf_keys.expert_ff, p.expert_ff);
@@ -515,7 +554,23 @@ Status check_sizes(const HyperParams& p, const HyperParamKeys& k) {
   return {};
 }
 
+Status check_rope_scale(const RopeScale& scale, const HyperParamKeys& k) {
+  constexpr float most = 1024;
+  if (scale.type == RopeScaling::none) return {};
+  if (!(scale.factor >= 1 && scale.factor <= most))
+    return fail(ErrorCode::corrupt, "key '{}' is {}; it must be from 1 to {}", k.rope_factor,
+                scale.factor, most);
+  if (scale.original_context == 0 || scale.original_context > max_int32)
+    return fail(ErrorCode::corrupt, "key '{}' is {}; it must be from 1 to {}", k.rope_context,
+                scale.original_context, max_int32);
+  if (!(scale.beta_slow > 0 && scale.beta_fast >= scale.beta_slow && scale.beta_fast <= 1e6f))
+    return fail(ErrorCode::corrupt, "keys '{}' and '{}' are {} and {}; the first must not be less",
+                k.rope_beta_fast, k.rope_beta_slow, scale.beta_fast, scale.beta_slow);
+  return {};
+}
+
 Status check_attention(const HyperParams& p, const HyperParamKeys& k) {
+  STRATA_TRY(check_rope_scale(p.rope_scale, k));
   STRATA_TRY(check_multiple(k.heads, p.heads, k.kv_heads, p.kv_heads));
   STRATA_TRY(
       check_multiple(k.gdn_value_heads, p.gdn_value_heads, k.gdn_key_heads, p.gdn_key_heads));

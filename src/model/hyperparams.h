@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "compute/shapes.h"
 #include "gguf/gguf.h"
+#include "model/rope.h"
 
 namespace strata {
 
@@ -55,6 +56,7 @@ struct HyperParams {
   std::uint32_t head_dim = 0;     // (256)
   std::uint32_t rotary_dims = 0;  // (64), even
   float rope_theta = 1e7f;
+  RopeScale rope_scale;
   std::array<std::uint32_t, 4> rope_sections = {11, 11, 10, 0};
   std::uint32_t indexer_heads = 0;             // (4)
   std::uint32_t indexer_dim = 0;               // (128), >= rotary_dims

@@ -13,6 +13,7 @@ struct HyperParamKeys {
   std::string_view layers, hidden, vocabulary, context, rms_epsilon;
   std::string_view streams, stream_rank;
   std::string_view heads, kv_heads, head_dim, rotary_dims, rope_theta;
+  std::string_view rope_type, rope_factor, rope_context, rope_beta_fast, rope_beta_slow;
   std::string_view indexer_heads, indexer_dim, indexer_budget, compress_ratio;
   std::string_view gdn_key_heads, gdn_value_heads, gdn_key_dim, gdn_value_dim, gdn_conv_kernel;
   std::string_view experts, experts_used, expert_ff, shared_ff;

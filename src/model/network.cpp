@@ -15,16 +15,6 @@ std::string shape_text_of(std::initializer_list<std::uint64_t> ne) {
   return fmt::format("[{}]", fmt::join(ne, ", "));
 }
 
-// Rotary frequencies as HF computes them: a float32 power for each pair.
-std::vector<float> inverse_frequencies(const HyperParams& p) {
-  std::vector<float> frequencies(p.rotary_dims / 2);
-  for (std::size_t i = 0; i < frequencies.size(); ++i) {
-    const auto exponent = static_cast<float>(2 * i) / static_cast<float>(p.rotary_dims);
-    frequencies[i] = 1.0f / static_cast<float>(std::pow(double{p.rope_theta}, double{exponent}));
-  }
-  return frequencies;
-}
-
 class Loader {
  public:
   Loader(std::shared_ptr<const GgufModel> file, const LoadOptions& options)
@@ -173,7 +163,8 @@ class Loader {
     s.block = ratio;
     s.budget = p.indexer_budget;
     s.rule = options_.rule;
-    s.inverse_frequencies = inverse_frequencies(p);
+    s.inverse_frequencies = inverse_frequencies(p.rotary_dims, p.rope_theta, p.rope_scale);
+    s.rotation_factor = rotation_factor(p.rope_scale);
     STRATA_TRY(matrix(out.q, prefix + "attn_q.weight", p.hidden, 2ull * s.heads * s.head_dim));
     STRATA_TRY(matrix(out.k, prefix + "attn_k.weight", p.hidden, s.kv_heads * s.head_dim));
     STRATA_TRY(matrix(out.v, prefix + "attn_v.weight", p.hidden, s.kv_heads * s.head_dim));

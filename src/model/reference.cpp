@@ -175,11 +175,12 @@ Values delta_net(ReferenceWeights& weights, const DeltaNetWeights& p, View m,
 // --- sparse attention ---------------------------------------------------------------------------
 
 // Rotates pairs (i, i + r/2) of the first r dimensions.
-void rotate(std::span<float> x, View inverse_frequencies, std::uint32_t position) {
-  const std::size_t half = inverse_frequencies.size();
+void rotate(std::span<float> x, const AttentionShape& shape, std::uint32_t position) {
+  const std::size_t half = shape.inverse_frequencies.size();
   for (std::size_t i = 0; i < half; ++i) {
-    const float angle = static_cast<float>(position) * inverse_frequencies[i];
-    const double c = std::cos(double{angle}), s = std::sin(double{angle});
+    const float angle = static_cast<float>(position) * shape.inverse_frequencies[i];
+    const double c = std::cos(double{angle}) * shape.rotation_factor;
+    const double s = std::sin(double{angle}) * shape.rotation_factor;
     const double a = x[i], b = x[i + half];
     x[i] = static_cast<float>(a * c - b * s);
     x[i + half] = static_cast<float>(b * c + a * s);
@@ -187,9 +188,10 @@ void rotate(std::span<float> x, View inverse_frequencies, std::uint32_t position
 }
 
 // rms norm, then rope, of one head.
-Values norm_rotate(View x, View gain, float epsilon, View frequencies, std::uint32_t position) {
+Values norm_rotate(View x, View gain, float epsilon, const AttentionShape& shape,
+                   std::uint32_t position) {
   Values y = rms_norm(x, gain, epsilon);
-  rotate(y, frequencies, position);
+  rotate(y, shape, position);
   return y;
 }
 
@@ -206,8 +208,8 @@ std::vector<double> block_scores(const AttentionWeights& p, float epsilon, const
         sum += index_keys[(b * s.block + i) * s.indexer_dim + d];
       mean[d] = static_cast<float>(sum / s.block);
     }
-    const Values key = norm_rotate(mean, p.index_k_norm, epsilon, s.inverse_frequencies,
-                                   static_cast<std::uint32_t>(b * s.block));
+    const Values key =
+        norm_rotate(mean, p.index_k_norm, epsilon, s, static_cast<std::uint32_t>(b * s.block));
     for (std::size_t a = 0; a < s.indexer_heads; ++a)
       scores[b] += std::max(0.0, dot(View(queries).subspan(a * s.indexer_dim, s.indexer_dim), key));
   }
@@ -265,7 +267,7 @@ std::vector<std::size_t> visible_cells(ReferenceWeights& weights, const Attentio
   Values queries;
   for (std::size_t a = 0; a < s.indexer_heads; ++a) {
     const Values q = norm_rotate(View(projected).subspan(a * s.indexer_dim, s.indexer_dim),
-                                 p.index_q_norm, epsilon, s.inverse_frequencies, position);
+                                 p.index_q_norm, epsilon, s, position);
     queries.insert(queries.end(), q.begin(), q.end());
   }
   return select_cells(s, count,
@@ -300,8 +302,8 @@ Values attention(ReferenceWeights& weights, const AttentionWeights& p, View m,
   const Values q = multiply(weights, p.q, m), k = multiply(weights, p.k, m),
                v = multiply(weights, p.v, m);
   for (std::size_t h = 0; h < s.kv_heads; ++h) {
-    const Values key = norm_rotate(View(k).subspan(h * s.head_dim, s.head_dim), p.k_norm, epsilon,
-                                   s.inverse_frequencies, position);
+    const Values key =
+        norm_rotate(View(k).subspan(h * s.head_dim, s.head_dim), p.k_norm, epsilon, s, position);
     cells.keys.insert(cells.keys.end(), key.begin(), key.end());
   }
   cells.values.insert(cells.values.end(), v.begin(), v.end());
@@ -310,8 +312,7 @@ Values attention(ReferenceWeights& weights, const AttentionWeights& p, View m,
   Values gated(std::size_t{s.heads} * s.head_dim);
   for (std::size_t h = 0; h < s.heads; ++h) {
     const View both = View(q).subspan(h * 2 * s.head_dim, 2 * std::size_t{s.head_dim});
-    const Values query =
-        norm_rotate(both.first(s.head_dim), p.q_norm, epsilon, s.inverse_frequencies, position);
+    const Values query = norm_rotate(both.first(s.head_dim), p.q_norm, epsilon, s, position);
     const Values o = attend(s, query, cells, selected, h / (s.heads / s.kv_heads));
     for (std::size_t d = 0; d < s.head_dim; ++d)
       gated[h * s.head_dim + d] = static_cast<float>(o[d] * sigmoid(both[s.head_dim + d]));

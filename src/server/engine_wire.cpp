@@ -191,6 +191,7 @@ WireWriter& WireWriter::facts(const EngineFacts& value) {
   u32(value.context).u32(value.vocabulary).u32(value.layers);
   u64(value.parameters).u64(value.weight_bytes);
   u32(value.threads).u32(value.parallel).text(value.isa);
+  text(value.kv_type).u64(value.token_bytes);
   u8(value.has_draft_block ? 1 : 0).text(value.drafts);
   put_sampling(*this, value.default_sampling);
   put_ids(*this, value.stop_ids);
@@ -378,6 +379,8 @@ EngineFacts WireReader::facts() {
   value.threads = u32();
   value.parallel = u32();
   value.isa = text();
+  value.kv_type = text();
+  value.token_bytes = u64();
   value.has_draft_block = u8() != 0;
   value.drafts = text();
   value.default_sampling = get_sampling(*this);

@@ -332,6 +332,8 @@ json::object status_json(const StatusContext& context) {
            {{"process", std::move(process)},
             {"threads", facts.threads},
             {"isa", facts.isa},
+            {"kv_type", facts.kv_type},
+            {"token_bytes", facts.token_bytes},
             {"drafts", facts.drafts},
             {"settings", settings_json(service.options().engine_settings)},
             {"ngram_tables", tables_json(engine.ngram_tables)},

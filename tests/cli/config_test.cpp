@@ -114,6 +114,7 @@ TEST_F(ConfigTest, ValuesAreCheckedAsServeDoes) {
       {"--drafts 16", "must be auto, off or 1 to 15"},
       {"--draft-source tea", "tea"},
       {"--weights heavy", "heavy"},
+      {"--kv-type q9", "'q9' is no type of keys and values; it must be f32, f16, int8"},
       {"--engine elsewhere", "must be process or inside"},
       {"--ctx 1", "less than 64 tokens hold no conversation"},
       {"--threads 100000", "from 0 to 4096"},

@@ -42,15 +42,15 @@ class BenchmarkTest : public testing::Test {
 
   // Bytes of a token's keys, values and share of the block keys, in all attention layers.
   double cell_bytes(double cells) const {
-    double values = 0;
+    double bytes = 0;
     for (const Block& b : model_->network.blocks) {
       if (b.kind != LayerKind::qsa) continue;
       const AttentionShape& s = b.attention.shape;
       const auto n = static_cast<std::uint64_t>(cells);
-      values += 2.0 * double(attended_cells(s, n)) * s.kv_heads * s.head_dim;
-      if (s.block > 0) values += double(n / s.block) * s.indexer_dim;
+      bytes += 2 * 2.0 * double(attended_cells(s, n)) * s.kv_heads * s.head_dim;  // halves
+      if (s.block > 0) bytes += 4 * double(n / s.block) * s.indexer_dim;
     }
-    return 4 * values;
+    return bytes;
   }
 
   std::unique_ptr<test::Converted> model_;

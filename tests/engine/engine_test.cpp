@@ -233,6 +233,12 @@ TEST_F(EngineTest, OpeningSaysWhatIsWrong) {
   EngineOptions options;
   options.prompt_chunk = 0;
   EXPECT_THAT(message("model.gguf", options), HasSubstr("allowed is 1 to 2048"));
+  options = {};
+  options.context = 4097;
+  EXPECT_EQ(
+      message("model.gguf", options),
+      "model 'model.gguf': a context of 4097 tokens is more than the model's 4096 positions; its "
+      "file declares no scaling of positions (rope.scaling.type linear or yarn)");
 }
 
 TEST_F(EngineTest, LogitsOfEveryPosition) {
@@ -256,7 +262,9 @@ TEST_F(EngineTest, LogitsOfEveryPosition) {
 
 // What the engine says of each token is the log-softmax of the logits that the subcommand prints.
 TEST_F(EngineTest, ChancesAreThoseOfTheLogits) {
-  const auto engine = open();
+  EngineOptions exact;
+  exact.kv_type = KvType::f32;  // as the logits beside them
+  const auto engine = open(exact);
   Request request;
   for (TokenId id = 0; id < 40; ++id) request.prompt.push_back((id * 37 + 5) % 512);
   request.max_tokens = 12;

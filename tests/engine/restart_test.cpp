@@ -137,6 +137,35 @@ TEST_F(Restart, WhatMemoryHasNoRoomForComesFromTheDisk) {
   EXPECT_EQ(engine->counters().cache.disk_tokens, from_disk);
 }
 
+// Files of another type of keys and values are never applied: they cost a line, and the prompt is
+// read again.
+TEST_F(Restart, AnotherTypeOfKeysAndValuesIsAMissAndALine) {
+  const std::vector<TokenId> prompt = turn(text(150), 20);
+  for (const KvType type : kKvTypes) {
+    EngineOptions options = with_folder();
+    options.kv_type = type;
+    const auto engine = open(options);
+    const Answer first = run(*engine, request(prompt));
+    EXPECT_EQ(first.completion.cached_disk_tokens, 0u) << to_string(type);
+  }
+  for (const KvType type : kKvTypes) {  // and each finds its own
+    EngineOptions options = with_folder();
+    options.kv_type = type;
+    testing::internal::CaptureStderr();
+    const auto engine = open(options);
+    const std::string log = testing::internal::GetCapturedStderr();
+    EXPECT_THAT(log, HasSubstr("are another model's, or of another kv_type, and are not used"));
+    EXPECT_EQ(std::ranges::count(log, '\n'), 1) << log;
+    const Answer again = run(*engine, request(turn(prompt, 5)));
+    EXPECT_GE(again.completion.cached_disk_tokens, 170u) << to_string(type);
+    options = without_drafts_and_cache();
+    options.model_path = "model.gguf";
+    options.kv_type = type;
+    const Request r = request(prompt);
+    EXPECT_EQ(run(*engine, r), run(*open(options), r)) << to_string(type);
+  }
+}
+
 TEST_F(Restart, EnginesMeetInOneFolder) {
   std::vector<std::vector<TokenId>> talks;
   for (int i = 0; i < 4; ++i) talks.push_back(text(100));

@@ -1,5 +1,7 @@
 // Drafts in the fast forward pass: tentative rows and taking them back never change a bit; the
 // draft block's cells equal the specification and depend on the tokens alone.
+#include <gmock/gmock.h>
+
 #include <random>
 
 #include "model/forward.h"
@@ -15,12 +17,12 @@ bool equal(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
 }
 
-// tiny-a with its draft block; the parameter is the type it is stored in.
-class Drafts : public testing::TestWithParam<TensorType> {
+// tiny-a with its draft block; the parameters are the types of weights, and of keys and values.
+class Drafts : public testing::TestWithParam<std::pair<TensorType, KvType>> {
  protected:
   void SetUp() override {
     ConvertOptions options;
-    options.type = GetParam();
+    options.type = GetParam().first;
     const std::string trunk = test::golden_dir() + "/tiny-a";
     converted_ = test::convert({trunk, trunk + "-mtp"}, options);
     ASSERT_NE(converted_, nullptr);
@@ -39,7 +41,9 @@ class Drafts : public testing::TestWithParam<TensorType> {
 
   // False where this CPU lacks the instruction set.
   bool open(const std::string& isa, std::uint32_t threads) {
-    auto backend = make_cpu_backend(network().shape(true), threads, isa);
+    NetworkShape shape = network().shape(true);
+    shape.kv_type = GetParam().second;
+    auto backend = make_cpu_backend(shape, threads, isa);
     if (!backend) return false;
     forward_.reset();
     backend_ = std::move(*backend);
@@ -359,8 +363,45 @@ TEST_P(Drafts, WrongSavedSequencesAreRefused) {
   EXPECT_FALSE(refused(*good));
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, Drafts, testing::Values(TensorType::F32, TensorType::Q8_0),
-                         [](const auto& tested) { return std::string(to_string(tested.param)); });
+TEST(SavedSequences, AreForTheirOwnTypeOfKeysAndValues) {
+  const auto converted = test::convert({test::golden_dir() + "/tiny-a"});
+  ASSERT_NE(converted, nullptr);
+  for (const KvType one : kKvTypes) {
+    NetworkShape shape = converted->network.shape();
+    shape.kv_type = one;
+    auto backend = make_cpu_backend(shape, 1);
+    ASSERT_TRUE(backend);
+    Forward forward(converted->network, **backend);
+    auto sequence = forward.new_sequence();
+    const std::vector<std::int32_t> tokens(70, 3);
+    ASSERT_TRUE(forward.read(std::vector<Forward::Rows>{{&*sequence, tokens}}, {}, {}));
+    const auto saved = forward.save(*sequence);
+    ASSERT_TRUE(saved);
+    for (const KvType other : kKvTypes) {
+      shape.kv_type = other;
+      auto second = make_cpu_backend(shape, 1);
+      const auto restored = Forward(converted->network, **second).restore(*saved);
+      EXPECT_EQ(restored.has_value(), one == other);
+      if (one != other) {
+        EXPECT_THAT(restored.error().message,
+                    testing::HasSubstr(
+                        fmt::format("or of other keys and values than {}", to_string(other))));
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Drafts,
+                         testing::Values(std::pair(TensorType::F32, KvType::f32),
+                                         std::pair(TensorType::Q8_0, KvType::f32),
+                                         std::pair(TensorType::Q8_0, KvType::f16),
+                                         std::pair(TensorType::Q8_0, KvType::int8),
+                                         std::pair(TensorType::Q8_0, KvType::q4_0),
+                                         std::pair(TensorType::Q8_0, KvType::k8v4)),
+                         [](const auto& tested) {
+                           return fmt::format("{}_{}", to_string(tested.param.first),
+                                              to_string(tested.param.second));
+                         });
 
 // Our reading of the specification, computed in float64 by an independent program.
 TEST(FastDraftBlock, FirstDraftsAndChainsEqualTheSpecification) {

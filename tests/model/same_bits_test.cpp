@@ -10,13 +10,16 @@ namespace {
 
 using test::Golden;
 
-class SameBits : public testing::TestWithParam<std::string> {
+using Tested = std::tuple<std::string, KvType>;
+
+class SameBits : public testing::TestWithParam<Tested> {
  protected:
   void SetUp() override {
-    STRATA_NEEDS_GOLDEN(GetParam());
-    const std::string folder = test::golden_folder(GetParam());
+    const std::string& name = std::get<0>(GetParam());
+    STRATA_NEEDS_GOLDEN(name);
+    const std::string folder = test::golden_folder(name);
     ConvertOptions options;
-    if (GetParam() == "tiny-noindex") options.type = TensorType::Q8_0;
+    if (name == "tiny-noindex") options.type = TensorType::Q8_0;
     converted_ = test::convert({folder}, options);
     ASSERT_NE(converted_, nullptr);
     const Golden golden(folder + "/golden.safetensors");
@@ -25,10 +28,16 @@ class SameBits : public testing::TestWithParam<std::string> {
     expected_ = run(1, "portable", {ids_.size()});
   }
 
+  NetworkShape shape() const {
+    NetworkShape shape = converted_->network.shape();
+    shape.kv_type = std::get<1>(GetParam());
+    return shape;
+  }
+
   // All logits, the tokens read in windows of the given sizes (the last size repeats).
   std::vector<float> run(std::uint32_t threads, const std::string& isa,
                          const std::vector<std::size_t>& windows) {
-    auto backend = make_cpu_backend(converted_->network.shape(), threads, isa);
+    auto backend = make_cpu_backend(shape(), threads, isa);
     EXPECT_TRUE(backend) << backend.error().message;
     if (!backend) return {};
     Forward forward(converted_->network, **backend);
@@ -80,7 +89,7 @@ TEST_P(SameBits, WhateverTheWindowThreadsAndInstructions) {
 }
 
 TEST_P(SameBits, SavedAndRestoredAtEveryPosition) {
-  auto backend = make_cpu_backend(converted_->network.shape(), 2);
+  auto backend = make_cpu_backend(shape(), 2);
   ASSERT_TRUE(backend);
   Forward forward(converted_->network, **backend);
   auto sequence = forward.new_sequence();
@@ -98,7 +107,7 @@ TEST_P(SameBits, SavedAndRestoredAtEveryPosition) {
 }
 
 TEST_P(SameBits, AloneOrBesideOtherSequences) {
-  auto backend = make_cpu_backend(converted_->network.shape(), 2);
+  auto backend = make_cpu_backend(shape(), 2);
   ASSERT_TRUE(backend);
   Forward forward(converted_->network, **backend);
   std::mt19937 random(7);
@@ -136,9 +145,13 @@ TEST_P(SameBits, AloneOrBesideOtherSequences) {
   for (const auto& logits : all) EXPECT_TRUE(equal(logits, expected_));
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, SameBits, testing::Values("tiny-a", "tiny-noindex"),
+INSTANTIATE_TEST_SUITE_P(Checkpoints, SameBits,
+                         testing::Combine(testing::Values("tiny-a", "tiny-noindex"),
+                                          testing::ValuesIn(kKvTypes)),
                          [](const auto& tested) {
-                           return tested.param == "tiny-a" ? "Sparse" : "DenseQuantised";
+                           const bool sparse = std::get<0>(tested.param) == "tiny-a";
+                           return fmt::format("{}_{}", sparse ? "Sparse" : "DenseQuantised",
+                                              to_string(std::get<1>(tested.param)));
                          });
 
 }  // namespace

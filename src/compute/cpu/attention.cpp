@@ -4,40 +4,50 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <numeric>
 
 #include "compute/cpu/backend.h"
+#include "compute/cpu/cells.h"
 #include "compute/cpu/math.h"
 
 namespace strata::cpu {
 namespace {
 
-constexpr std::size_t kAttentionRows = 4;  // rows that share the keys and values they read
+constexpr std::size_t kScorePiece = 512;  // of the indexer's blocks, for one thread
 
 void fill_rotation(const AttentionShape& shape, std::size_t position, float* cos_sin) {
   const std::size_t half = shape.inverse_frequencies.size();
   for (std::size_t i = 0; i < half; ++i) {
     const SinCos v = sin_cos(static_cast<float>(position) * shape.inverse_frequencies[i]);
-    cos_sin[i] = v.cos;
-    cos_sin[half + i] = v.sin;
+    cos_sin[i] = v.cos * shape.rotation_factor;
+    cos_sin[half + i] = v.sin * shape.rotation_factor;
   }
 }
 
-// HF's rule: the best budget / block complete blocks, ties to the lower one, and the tail.
+// HF's rule: the best budget / block complete blocks, ties to the lower one, and the tail;
+// ascending.
 void take_whole_blocks(const AttentionShape& s, std::span<const float> scores, std::size_t count,
                        std::vector<std::uint32_t>& cells) {
-  thread_local std::vector<std::uint32_t> order;
-  order.resize(scores.size());
-  std::iota(order.begin(), order.end(), 0u);
-  const std::size_t best = std::min<std::size_t>(s.budget / s.block, order.size());
-  if (best < order.size())
-    std::nth_element(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(best), order.end(),
-                     [&](std::uint32_t a, std::uint32_t b) {
-                       return scores[a] != scores[b] ? scores[a] > scores[b] : a < b;
-                     });
-  for (std::size_t i = 0; i < best; ++i)
-    for (std::uint32_t c = 0; c < s.block; ++c) cells.push_back(order[i] * s.block + c);
+  thread_local std::vector<float> order;
+  const std::size_t best = std::min<std::size_t>(s.budget / s.block, scores.size());
+  float least = -1;       // what is above is taken: scores are 0 or more, and no NaN
+  std::size_t equal = 0;  // so many of those that have it are taken too
+  if (best < scores.size()) {
+    order.assign(scores.begin(), scores.end());
+    const auto last = order.begin() + static_cast<std::ptrdiff_t>(best);
+    std::nth_element(order.begin(), last, order.end(), std::greater<>());
+    least = best > 0 ? *std::min_element(order.begin(), last) : std::numeric_limits<float>::max();
+    const auto above = std::count_if(order.begin(), last, [&](float v) { return v > least; });
+    equal = best - static_cast<std::size_t>(above);
+  }
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    if (scores[i] < least || (scores[i] == least && equal == 0)) continue;
+    if (scores[i] == least) --equal;
+    for (std::uint32_t c = 0; c < s.block; ++c)
+      cells.push_back(static_cast<std::uint32_t>(i * s.block + c));
+  }
   for (std::size_t c = scores.size() * s.block; c < count; ++c)
     cells.push_back(static_cast<std::uint32_t>(c));
 }
@@ -57,6 +67,7 @@ void take_cell_width(const AttentionShape& s, std::span<const float> scores, std
   std::partial_sort(cells.begin(), cells.begin() + static_cast<std::ptrdiff_t>(width), cells.end(),
                     [&](std::uint32_t a, std::uint32_t b) { return score(a) > score(b); });
   cells.resize(width);
+  std::sort(cells.begin(), cells.end());
 }
 
 }  // namespace
@@ -112,25 +123,21 @@ void CpuBackend::attention(const AttentionWeights& weights, std::uint32_t layer)
     store_cells(weights, part, layer);
     if (s.block > 0) store_block_keys(weights, part, layer);
   }
-  for_rows(rows_, [&](std::size_t r) {
-    for (std::size_t h = 0; h < s.heads; ++h)
-      norm_rotate(a_.row(r) + h * 2 * s.head_dim, weights.q_norm.data(), s.head_dim,
-                  rotation_.row(r), s.rotary_dims / 2);
-  });
+  for_rows(rows_, [&](std::size_t r) { prepare_queries(weights, r); });
   // Blocks of rows of one part.
   row_blocks_.clear();
   for (std::uint32_t p = 0; p < parts_.size(); ++p)
     for (std::size_t i = 0; i < parts_[p].rows; i += kAttentionRows)
       row_blocks_.push_back(
           {p, parts_[p].first_row + i, std::min(kAttentionRows, parts_[p].rows - i)});
-  pool_.run(row_blocks_.size(), [&](std::size_t i) {
-    const Part& part = parts_[row_blocks_[i].part];
-    select(weights, part, layer, row_blocks_[i]);
-  });
-  pool_.run(row_blocks_.size() * s.kv_heads, [&](std::size_t i) {
-    const RowBlock& block = row_blocks_[i / s.kv_heads];
-    const Part& part = parts_[block.part];
-    attend(weights, part, layer, block, i % s.kv_heads);
+  select(weights, layer);
+  // Where there are more threads than blocks, they divide the heads.
+  const std::size_t tasks = row_blocks_.size() * s.kv_heads, group = s.heads / s.kv_heads;
+  const std::size_t splits = std::clamp<std::size_t>(pool_.threads() / tasks, 1, group);
+  pool_.run(tasks * splits, [&](std::size_t i) {
+    const std::size_t split = i % splits, task = i / splits;
+    attend(weights, layer, row_blocks_[task / s.kv_heads],
+           {task % s.kv_heads, group * split / splits, group * (split + 1) / splits});
   });
   point(gated, e_, rows_);
   point(y, out_, rows_);
@@ -148,8 +155,14 @@ void CpuBackend::store_cells(const AttentionWeights& weights, const Part& part,
     for (std::size_t h = 0; h < s.kv_heads; ++h)
       norm_rotate(b_.row(r) + h * s.head_dim, weights.k_norm.data(), s.head_dim, rotation_.row(r),
                   half);
-    std::memcpy(cells.key(layer, cell), b_.row(r), b_.width * sizeof(float));
-    std::memcpy(cells.value(layer, cell), c_.row(r), c_.width * sizeof(float));
+    const auto store = [&](CellFormat format, float* head, std::byte* into) {
+      if (is_turned(format)) kernels_.turn_head(head, s.head_dim);
+      store_head(format, head, s.head_dim, into);
+    };
+    for (std::size_t h = 0; h < s.kv_heads; ++h) {
+      store(key_format(shape_.kv_type), b_.row(r) + h * s.head_dim, cells.key(layer, cell, h));
+      store(value_format(shape_.kv_type), c_.row(r) + h * s.head_dim, cells.value(layer, cell, h));
+    }
   });
 }
 
@@ -177,150 +190,176 @@ void CpuBackend::store_block_keys(const AttentionWeights& weights, const Part& p
   }
 }
 
-// selected_[row]: the cells the row attends to, ascending; empty means all up to its own.
-void CpuBackend::select(const AttentionWeights& weights, const Part& part, std::uint32_t layer,
-                        const RowBlock& block) {
+std::size_t CpuBackend::visible(std::size_t row) const {
+  const Part& part = part_of(row);
+  return part.position + (row - part.first_row) + 1;
+}
+
+// Norm and rotation of a row's queries, and of its indexer's where it has to select.
+void CpuBackend::prepare_queries(const AttentionWeights& weights, std::size_t row) {
   const AttentionShape& s = weights.shape;
-  CellPages& stored = part.state->cells();
-  struct Scratch {
-    std::vector<float> panel, dots, scores;
-    std::vector<const float*> queries;
-    std::vector<float*> places;
-  };
-  thread_local Scratch scratch;
-  scratch.queries.clear();
-  const auto visible = [&](std::size_t row) { return part.position + (row - part.first_row) + 1; };
-  std::size_t first = block.row + block.rows;  // the first row that has to select
-  for (std::size_t r = block.row; r < block.row + block.rows; ++r) {
-    selected_[r].clear();
-    if (s.block == 0 || visible(r) < std::size_t{s.budget} + s.block) continue;
-    first = std::min(first, r);
-    for (std::size_t a = 0; a < s.indexer_heads; ++a) {
-      float* query = index_q_.row(r) + a * s.indexer_dim;
-      norm_rotate(query, weights.index_q_norm.data(), s.indexer_dim, rotation_.row(r),
-                  s.rotary_dims / 2);
-      scratch.queries.push_back(query);
-    }
+  for (std::size_t h = 0; h < s.heads; ++h) {
+    float* query = a_.row(row) + h * 2 * s.head_dim;
+    norm_rotate(query, weights.q_norm.data(), s.head_dim, rotation_.row(row), s.rotary_dims / 2);
+    if (is_turned(key_format(shape_.kv_type))) kernels_.turn_head(query, s.head_dim);
   }
-  const std::size_t rows = block.row + block.rows - first;
-  if (rows == 0) return;
-  // Scores of all complete blocks, sixteen at a time, for all rows; a row's own blocks are fewer.
-  const std::size_t blocks = visible(first + rows - 1) / s.block;
-  const std::size_t padded_blocks = (blocks + kLanes - 1) / kLanes * kLanes;
-  scratch.panel.resize(s.indexer_dim * kLanes);
-  scratch.dots.resize(scratch.queries.size() * kLanes);
-  scratch.scores.resize(rows * padded_blocks);
-  scratch.places.resize(scratch.queries.size());
-  for (std::size_t q = 0; q < scratch.places.size(); ++q)
-    scratch.places[q] = scratch.dots.data() + q * kLanes;
-  for (std::size_t b = 0; b < blocks; b += kLanes) {
-    const float* keys[kLanes];
-    for (std::size_t i = 0; i < kLanes; ++i)
-      keys[i] = stored.block_key(layer, std::min(b + i, blocks - 1));
-    kernels_.turn_keys(keys, s.indexer_dim, scratch.panel.data());
-    kernels_.score_keys(scratch.panel.data(), s.indexer_dim, scratch.queries.data(),
-                        scratch.queries.size(), 1.0f, scratch.places.data());
-    for (std::size_t r = 0; r < rows; ++r) {
-      float* scores = scratch.scores.data() + r * padded_blocks + b;
-      std::fill_n(scores, kLanes, 0.0f);
-      for (std::size_t a = 0; a < s.indexer_heads; ++a) {
-        const float* dots = scratch.places[r * s.indexer_heads + a];
-        for (std::size_t i = 0; i < kLanes; ++i) scores[i] += std::max(0.0f, dots[i]);
+  if (!selects(s, row)) return;
+  for (std::size_t h = 0; h < s.indexer_heads; ++h)
+    norm_rotate(index_q_.row(row) + h * s.indexer_dim, weights.index_q_norm.data(), s.indexer_dim,
+                rotation_.row(row), s.rotary_dims / 2);
+}
+
+// selected_[row]: the cells the row attends to, ascending; empty means all up to its own. A few
+// blocks of rows at a time: first all threads score their indexer's blocks, then they select.
+void CpuBackend::select(const AttentionWeights& weights, std::uint32_t layer) {
+  const AttentionShape& s = weights.shape;
+  const std::size_t batch = score_batch();
+  for (std::size_t first = 0; first < row_blocks_.size(); first += batch) {
+    const std::size_t count = std::min(batch, row_blocks_.size() - first);
+    std::size_t most = 0;  // the indexer's blocks of any of these rows
+    for (std::size_t i = first; i < first + count; ++i) {
+      const RowBlock& block = row_blocks_[i];
+      for (std::size_t r = block.row; r < block.row + block.rows; ++r) {
+        selected_[r].clear();
+        if (selects(s, r)) most = std::max(most, visible(r) / s.block);
       }
     }
-  }
-  for (std::size_t r = 0; r < rows; ++r) {
-    const std::size_t count = visible(first + r);
-    const std::span<const float> scores(scratch.scores.data() + r * padded_blocks, count / s.block);
-    std::vector<std::uint32_t>& cells = selected_[first + r];
-    if (s.rule == SelectionRule::cell_width) {
-      take_cell_width(s, scores, count, cells);
-    } else {
-      take_whole_blocks(s, scores, count, cells);
-    }
-    std::sort(cells.begin(), cells.end());
+    if (most == 0) continue;
+    const std::size_t pieces = (most + kScorePiece - 1) / kScorePiece;
+    pool_.run(count * pieces, [&](std::size_t i) {
+      score_piece(weights, layer, first, i / pieces, i % pieces * kScorePiece);
+    });
+    pool_.run(count * kAttentionRows, [&](std::size_t i) {
+      const RowBlock& block = row_blocks_[first + i / kAttentionRows];
+      const std::size_t row = block.row + i % kAttentionRows;
+      if (row >= block.row + block.rows || !selects(s, row)) return;
+      const std::size_t cells = visible(row);
+      const std::span<const float> scores(index_scores_.row(i), cells / s.block);
+      if (s.rule == SelectionRule::cell_width) {
+        take_cell_width(s, scores, cells, selected_[row]);
+      } else {
+        take_whole_blocks(s, scores, cells, selected_[row]);
+      }
+    });
   }
 }
 
-// The heads of one key and value head for a block of rows: scores of sixteen cells at a time, which
-// rows that see everything share; softmax; values.
-void CpuBackend::attend(const AttentionWeights& weights, const Part& part, std::uint32_t layer,
-                        const RowBlock& block, std::size_t kv_head) {
+// Scores of up to kScorePiece of the indexer's blocks, from `from` on, for the rows of block
+// `number` of the batch that begins at block `first`: a sum over the indexer's heads.
+void CpuBackend::score_piece(const AttentionWeights& weights, std::uint32_t layer,
+                             std::size_t first, std::size_t number, std::size_t from) {
   const AttentionShape& s = weights.shape;
-  CellPages& stored = part.state->cells();
   struct Scratch {
-    std::vector<float> scores, panel;
-    std::vector<const float*> queries, values;
-    std::vector<float*> places, weights, out;
+    std::vector<float> dots;
+    std::vector<const float*> queries;
+    std::vector<float*> places;
+    std::vector<const std::byte*> keys;
   };
   thread_local Scratch scratch;
-  const std::size_t group = s.heads / s.kv_heads, at = kv_head * s.head_dim;
+  const RowBlock& block = row_blocks_[first + number];
+  CellPages& stored = parts_[block.part].state->cells();
+  scratch.queries.clear();
+  std::size_t rows[kAttentionRows] = {}, row_count = 0, end = from;
+  for (std::size_t r = block.row; r < block.row + block.rows; ++r) {
+    if (!selects(s, r)) continue;
+    rows[row_count++] = r;
+    end = std::max(end, std::min(visible(r) / s.block, from + kScorePiece));
+    for (std::size_t a = 0; a < s.indexer_heads; ++a)
+      scratch.queries.push_back(index_q_.row(r) + a * s.indexer_dim);
+  }
+  if (end == from) return;
+  const std::size_t count = end - from, width = padded(count);
+  scratch.dots.resize(scratch.queries.size() * width);
+  scratch.places.resize(scratch.queries.size());
+  for (std::size_t q = 0; q < scratch.places.size(); ++q)
+    scratch.places[q] = scratch.dots.data() + q * width;
+  scratch.keys.resize(count);
+  for (std::size_t i = 0; i < count; ++i)
+    scratch.keys[i] = reinterpret_cast<const std::byte*>(stored.block_key(layer, from + i));
+  kernels_.score_cells(CellFormat::f32, scratch.keys.data(), count, s.indexer_dim,
+                       scratch.queries.data(), scratch.queries.size(), 1.0f, scratch.places.data());
+  for (std::size_t n = 0; n < row_count; ++n) {
+    float* scores = index_scores_.row(number * kAttentionRows + (rows[n] - block.row)) + from;
+    std::fill_n(scores, count, 0.0f);
+    for (std::size_t a = 0; a < s.indexer_heads; ++a) {
+      const float* dots = scratch.places[n * s.indexer_heads + a];
+      for (std::size_t i = 0; i < count; ++i) scores[i] += std::max(0.0f, dots[i]);
+    }
+  }
+}
+
+// Some heads of one key and value head for a block of rows: scores, which rows that see everything
+// make together; softmax; values.
+void CpuBackend::attend(const AttentionWeights& weights, std::uint32_t layer, const RowBlock& block,
+                        const HeadRange& range) {
+  const AttentionShape& s = weights.shape;
+  CellPages& stored = parts_[block.part].state->cells();
+  struct Scratch {
+    std::vector<float> scores;
+    std::vector<const float*> queries, weights;
+    std::vector<const std::byte*> cells[kAttentionRows];
+    std::vector<float*> places, out;
+  };
+  thread_local Scratch scratch;
+  const std::size_t heads = range.end - range.begin, queries = block.rows * heads;
+  const std::size_t first_head = range.kv_head * (s.heads / s.kv_heads) + range.begin;
   const float scale = 1.0f / std::sqrt(static_cast<float>(s.head_dim));
-  const auto count_of = [&](std::size_t row) {
-    return selected_[row].empty() ? part.position + (row - part.first_row) + 1
-                                  : selected_[row].size();
-  };
-  const auto cell_of = [&](std::size_t row, std::size_t i) {
-    return selected_[row].empty() ? i : selected_[row][i];
-  };
-  std::size_t most = 0;
-  for (std::size_t i = 0; i < block.rows; ++i) most = std::max(most, count_of(block.row + i));
-  const std::size_t stride = (most + kLanes - 1) / kLanes * kLanes;
-  const std::size_t queries = block.rows * group;
+  std::size_t counts[kAttentionRows] = {}, most = 0, sharing = 0;  // rows that see everything
+  for (std::size_t i = 0; i < block.rows; ++i) {
+    const auto& selected = selected_[block.row + i];
+    counts[i] = selected.empty() ? visible(block.row + i) : selected.size();
+    most = std::max(most, counts[i]);
+    if (selected.empty()) ++sharing;  // the first ones
+  }
+  const std::size_t stride = padded(most);
   scratch.scores.resize(queries * stride);
-  scratch.panel.resize(s.head_dim * kLanes);
   scratch.queries.resize(queries);
   scratch.places.resize(queries);
-  for (std::size_t q = 0; q < queries; ++q)
-    scratch.queries[q] =
-        a_.row(block.row + q / group) + (kv_head * group + q % group) * 2 * s.head_dim;
+  scratch.out.resize(queries);
+  scratch.weights.resize(heads);
+  for (std::size_t q = 0; q < queries; ++q) {
+    const std::size_t row = block.row + q / heads, head = first_head + q % heads;
+    scratch.queries[q] = a_.row(row) + head * 2 * s.head_dim;
+    scratch.places[q] = scratch.scores.data() + q * stride;
+    scratch.out[q] = e_.row(row) + head * s.head_dim;
+  }
 
-  // Rows [first, last) have the same cells as far as they go.
-  const auto score = [&](std::size_t first, std::size_t last) {
-    const std::size_t end = count_of(last - 1);
-    for (std::size_t c = 0; c < end; c += kLanes) {
-      const float* keys[kLanes];
-      for (std::size_t i = 0; i < kLanes; ++i)
-        keys[i] = stored.key(layer, cell_of(last - 1, std::min(c + i, end - 1))) + at;
-      kernels_.turn_keys(keys, s.head_dim, scratch.panel.data());
-      std::size_t from = (first - block.row) * group;
-      while (count_of(block.row + from / group) <= c) from += group;
-      const std::size_t to = (last - block.row) * group;
-      for (std::size_t q = from; q < to; ++q)
-        scratch.places[q] = scratch.scores.data() + q * stride + c;
-      kernels_.score_keys(scratch.panel.data(), s.head_dim, scratch.queries.data() + from,
-                          to - from, scale, scratch.places.data() + from);
-    }
-  };
-  std::size_t seeing_all = 0;
-  while (seeing_all < block.rows && selected_[block.row + seeing_all].empty()) ++seeing_all;
-  if (seeing_all > 0) score(block.row, block.row + seeing_all);
-  for (std::size_t i = seeing_all; i < block.rows; ++i) score(block.row + i, block.row + i + 1);
+  // The last of the rows that share sees what the others see, and some cells more.
+  for (std::size_t i = sharing > 0 ? sharing - 1 : 0; i < block.rows; ++i) {
+    const auto& selected = selected_[block.row + i];
+    std::vector<const std::byte*>& keys = scratch.cells[0];
+    keys.resize(counts[i]);
+    for (std::size_t c = 0; c < counts[i]; ++c)
+      keys[c] = stored.key(layer, selected.empty() ? c : selected[c], range.kv_head);
+    const std::size_t from = i < sharing ? 0 : i * heads, to = (i + 1) * heads;
+    kernels_.score_cells(key_format(shape_.kv_type), keys.data(), counts[i], s.head_dim,
+                         scratch.queries.data() + from, to - from, scale,
+                         scratch.places.data() + from);
+  }
+  for (std::size_t q = 0; q < queries; ++q) kernels_.softmax(scratch.places[q], counts[q / heads]);
 
-  // Values, some dimensions at a time for all rows: what they share stays in the cache.
-  constexpr std::size_t slice = 4 * kLanes;
-  for (std::size_t d = 0; d < s.head_dim; d += slice) {
+  // Values, some cells at a time for all rows: what they share stays in the cache.
+  for (std::size_t i = 0; i < block.rows; ++i) {
+    const auto& selected = selected_[block.row + i];
+    scratch.cells[i].resize(counts[i]);
+    for (std::size_t c = 0; c < counts[i]; ++c)
+      scratch.cells[i][c] = stored.value(layer, selected.empty() ? c : selected[c], range.kv_head);
+  }
+  constexpr std::size_t some = 32;
+  for (std::size_t c = 0; c < most; c += some) {
     for (std::size_t i = 0; i < block.rows; ++i) {
-      const std::size_t row = block.row + i, count = count_of(row);
-      scratch.values.resize(count);
-      for (std::size_t c = 0; c < count; ++c)
-        scratch.values[c] = stored.value(layer, cell_of(row, c)) + at;
-      scratch.weights.resize(group);
-      scratch.out.resize(group);
-      for (std::size_t h = 0; h < group; ++h) {
-        scratch.weights[h] = scratch.scores.data() + (i * group + h) * stride;
-        scratch.out[h] = e_.row(row) + (kv_head * group + h) * s.head_dim;
-        if (d == 0) kernels_.softmax(scratch.weights[h], count);
-      }
-      kernels_.weigh_rows(scratch.values.data(), count, d,
-                          std::min<std::size_t>(d + slice, s.head_dim), scratch.weights.data(),
-                          group, scratch.out.data());
+      if (c >= counts[i]) continue;
+      const std::size_t count = std::min(some, counts[i] - c);
+      for (std::size_t h = 0; h < heads; ++h)
+        scratch.weights[h] = scratch.places[i * heads + h] + c;
+      kernels_.weigh_cells(value_format(shape_.kv_type), scratch.cells[i].data() + c, count,
+                           counts[i] - c - count, s.head_dim, scratch.weights.data(), heads,
+                           scratch.out.data() + i * heads, c == 0);
     }
   }
   for (std::size_t q = 0; q < queries; ++q) {
-    const std::size_t row = block.row + q / group, head = kv_head * group + q % group;
-    kernels_.sigmoid_product(e_.row(row) + head * s.head_dim, scratch.queries[q] + s.head_dim,
-                             s.head_dim);
+    if (is_turned(value_format(shape_.kv_type))) kernels_.turn_head(scratch.out[q], s.head_dim);
+    kernels_.sigmoid_product(scratch.out[q], scratch.queries[q] + s.head_dim, s.head_dim);
   }
 }
 

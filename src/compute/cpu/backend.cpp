@@ -74,7 +74,8 @@ void CpuBackend::allocate(std::size_t rows) {
   const std::size_t hidden = shape_.residual.hidden, wide = shape_.residual.wide();
   std::size_t in = std::max<std::size_t>(shape_.shared_ff, wide), middle = shape_.shared_ff;
   std::size_t inner = hidden;
-  std::size_t small = shape_.experts, index_q = 0, index_k = 0, half = 0, cells = 0;
+  std::size_t small = shape_.experts, index_q = 0, index_k = 0, half = 0, blocks = 0, cells = 0;
+  for (const Part& part : parts_) cells = std::max(cells, part.position + part.rows);
   for (const NetworkShape::Layer& l : shape_.layers) {
     if (l.attention) {
       const AttentionShape& s = l.attention_shape;
@@ -86,7 +87,8 @@ void CpuBackend::allocate(std::size_t rows) {
       index_q = std::max(index_q, std::size_t{s.indexer_heads} * s.indexer_dim);
       index_k = std::max(index_k, std::size_t{s.indexer_dim});
       half = std::max(half, std::size_t{s.rotary_dims});
-      cells = std::max(cells, std::size_t{s.budget} + s.block);
+      if (s.block > 0 && cells >= std::size_t{s.budget} + s.block)
+        blocks = std::max(blocks, cells / s.block);
     } else {
       in = std::max(in, std::size_t{l.delta_net.channels()});
       middle = std::max(middle, std::size_t{l.delta_net.inner()});
@@ -113,6 +115,7 @@ void CpuBackend::allocate(std::size_t rows) {
   index_k_.resize(rows, index_k);
   rotation_.resize(rows, half);
   selected_.resize(std::max(selected_.size(), rows));
+  if (blocks > 0) index_scores_.resize(score_batch() * kAttentionRows, padded(blocks));
   const std::size_t slots = rows * shape_.experts_used;
   routed_.reserve(slots);
   row_slots_.resize(slots);
@@ -455,6 +458,8 @@ Result<std::unique_ptr<Backend>> make_cpu_backend(const NetworkShape& shape, std
     return fail(ErrorCode::unsupported,
                 "instruction set '{}' is not to be had on this CPU; it has {}", isa, names);
   }
+  for (const NetworkShape::Layer& layer : shape.layers)
+    if (layer.attention) STRATA_TRY(check_kv_type(shape.kv_type, layer.attention_shape.head_dim));
   return std::make_unique<cpu::CpuBackend>(shape, threads, *chosen);
 }
 

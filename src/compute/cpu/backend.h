@@ -5,6 +5,7 @@
 // float32.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <string>
@@ -42,7 +43,7 @@ class CpuBackend final : public Backend {
   std::uint32_t threads() const override { return static_cast<std::uint32_t>(pool_.threads()); }
   Result<std::unique_ptr<SequenceState>> new_sequence() override;
   std::uint32_t page_tokens() const override { return kPageTokens; }
-  std::size_t page_bytes() const override { return layout_.floats * sizeof(float); }
+  std::size_t page_bytes() const override { return layout_.bytes; }
   std::size_t state_bytes() const override;
   void settle(SequenceState& state) override;
   Status begin(const Window& window) override;
@@ -69,7 +70,12 @@ class CpuBackend final : public Backend {
     std::uint32_t position = 0;  // of the first row
     std::size_t tentative = 0;   // of the rows
   };
+  // Some heads of those that share keys and values.
+  struct HeadRange {
+    std::size_t kv_head = 0, begin = 0, end = 0;  // of the group
+  };
   // Some rows of a part.
+  static constexpr std::size_t kAttentionRows = 4;  // share the keys and values they read
   struct RowBlock {
     std::uint32_t part = 0;  // index into parts_
     std::size_t row = 0, rows = 0;
@@ -139,10 +145,18 @@ class CpuBackend final : public Backend {
   void rotations(const AttentionShape& shape);
   void store_cells(const AttentionWeights& weights, const Part& part, std::uint32_t layer);
   void store_block_keys(const AttentionWeights& weights, const Part& part, std::uint32_t layer);
-  void select(const AttentionWeights& weights, const Part& part, std::uint32_t layer,
-              const RowBlock& block);
-  void attend(const AttentionWeights& weights, const Part& part, std::uint32_t layer,
-              const RowBlock& block, std::size_t kv_head);
+  std::size_t visible(std::size_t row) const;  // cells, the row's own included
+  // Else the row attends to all it sees.
+  bool selects(const AttentionShape& shape, std::size_t row) const {
+    return shape.block > 0 && visible(row) >= std::size_t{shape.budget} + shape.block;
+  }
+  void prepare_queries(const AttentionWeights& weights, std::size_t row);
+  std::size_t score_batch() const { return std::max<std::size_t>(pool_.threads(), 8); }
+  void select(const AttentionWeights& weights, std::uint32_t layer);
+  void score_piece(const AttentionWeights& weights, std::uint32_t layer, std::size_t first,
+                   std::size_t number, std::size_t from);
+  void attend(const AttentionWeights& weights, std::uint32_t layer, const RowBlock& block,
+              const HeadRange& range);
   void norm_rotate(float* x, const float* gain, std::size_t n, const float* cos_sin,
                    std::size_t half) const;
   void route(const ExpertsWeights& weights);
@@ -173,8 +187,9 @@ class CpuBackend final : public Backend {
   Rows index_q_, index_k_, rotation_;
   std::vector<float> block_rotation_;
   Rows draft_inputs_;
-  std::vector<float> zeros_;                          // a row before the start of a sequence
-  std::vector<RowBlock> row_blocks_;                  // of attention
+  std::vector<float> zeros_;          // a row before the start of a sequence
+  std::vector<RowBlock> row_blocks_;  // of attention
+  Rows index_scores_;                 // [score_batch() * kAttentionRows x blocks of the indexer]
   std::vector<std::vector<std::uint32_t>> selected_;  // [rows] cells, ascending
   Quantized bytes_mixed_, bytes_inner_, bytes_hidden_, bytes_shared_, bytes_normed_, bytes_low_;
   struct Routed {

@@ -55,20 +55,21 @@ void CpuBackend::experts(const ExpertsWeights& weights) {
   run_experts(weights);
   const std::size_t used = weights.shape.used, hidden = shape_.residual.hidden;
   for_rows(rows_, [&](std::size_t r) {
-    thread_local std::vector<const float*> results;
+    thread_local std::vector<const std::byte*> results;  // cells of float32
     thread_local std::vector<float> shares;
     results.clear();
     shares.clear();
     for (std::size_t i = 0; i < used; ++i) {
       const std::uint32_t slot = row_slots_[r * used + i];
-      results.push_back(expert_out_.row(slot));
+      results.push_back(reinterpret_cast<const std::byte*>(expert_out_.row(slot)));
       shares.push_back(routed_[slot].weight);
     }
-    results.push_back(c_.row(r));
+    results.push_back(reinterpret_cast<const std::byte*>(c_.row(r)));
     shares.push_back(sigmoid(kernels_.dot(weights.shared_router.data(), mixed_.row(r), hidden)));
     const float* weight = shares.data();
     float* y = out_.row(r);
-    kernels_.weigh_rows(results.data(), results.size(), 0, hidden, &weight, 1, &y);
+    kernels_.weigh_cells(CellFormat::f32, results.data(), results.size(), 0, hidden, &weight, 1, &y,
+                         true);
   });
 }
 

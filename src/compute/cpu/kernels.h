@@ -4,7 +4,8 @@
 // - gemm: for each output, fused multiply-adds in the order of the inputs within a run of kRun; the
 //   runs' sums are added in order. (A run is a panel: 256 for formats of 256 that are multiplied as
 //   floats.)
-// - dot and sums of squares: 16 accumulators, element i goes to accumulator i mod 16, then a tree
+// - dot, scores of attention and sums of squares: 16 accumulators, element i goes to accumulator i
+// mod 16, then a tree
 //   (8, 4, 2, 1).
 #pragma once
 
@@ -14,6 +15,7 @@
 #include <string_view>
 
 #include "compute/cpu/int_blocks.h"
+#include "compute/kv_type.h"
 
 namespace strata::cpu {
 
@@ -80,14 +82,21 @@ struct Kernels {
                       std::size_t count);
   // weights[i] = exp(scores[i] - max) / sum
   void (*softmax)(float* scores, std::size_t n);
-  // panel[d][i] = keys[i][d] for 16 keys.
-  void (*turn_keys)(const float* const* keys, std::size_t dim, float* panel);
-  // scores[q][0..15] = scale * sum over d, in order, of panel[d][i] * queries[q][d]
-  void (*score_keys)(const float* panel, std::size_t dim, const float* const* queries,
-                     std::size_t count, float scale, float* const* scores);
-  // out[h][d] = sum over i, in order, of weights[h][i] * rows[i][d] for d in [from, to)
-  void (*weigh_rows)(const float* const* rows, std::size_t count, std::size_t from, std::size_t to,
-                     const float* const* weights, std::size_t heads, float* const* out);
+
+  // Attention. Cells are pointers to what store_head() wrote of one head (cells.h); their values
+  // are exact as floats.
+  // scores[q][i] = scale * (query q . cell i), the product summed as `dot` does; written up to a
+  // multiple of kLanes.
+  void (*score_cells)(CellFormat format, const std::byte* const* cells, std::size_t count,
+                      std::size_t dim, const float* const* queries, std::size_t query_count,
+                      float scale, float* const* scores);
+  // out[h][d] = or += sum over i, in order, of weights[h][i] * value d of cell i; `first` is =.
+  // Behind the `count` cells stand `following` ones that come next: they are asked for.
+  void (*weigh_cells)(CellFormat format, const std::byte* const* cells, std::size_t count,
+                      std::size_t following, std::size_t dim, const float* const* weights,
+                      std::size_t heads, float* const* out, bool first);
+  // The orthonormal Walsh-Hadamard transform of n values, a power of two: its own inverse.
+  void (*turn_head)(float* x, std::size_t n);
 
   // Activations to bytes (int_blocks.h) with a scale for each `unit` values, 32 or 256.
   void (*quantize_row)(const float* x, std::size_t n, std::size_t unit, const QuantizedRow& into);

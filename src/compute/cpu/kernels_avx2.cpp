@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 #include "base/huge_memory.h"
+#include "compute/cpu/cells.h"
 #include "compute/cpu/int_blocks.h"
 #include "compute/cpu/kernels.h"
 #include "compute/cpu/math.h"
@@ -31,7 +32,7 @@ constexpr std::size_t kTileTokens = 1;    // tokens whose accumulators fit the r
 constexpr std::size_t kIntTokens = 2;     // the same of integer tiles
 constexpr std::size_t kTileVectors = 1;   // vectors of rows of an integer tile
 constexpr std::size_t kDeltaVectors = 1;  // vectors of columns of a delta step
-constexpr std::size_t kQueries = 2;       // queries scored at once
+constexpr std::size_t kQueries = 4;       // queries scored at once
 #include "compute/cpu/kernels_impl.h"
 }  // namespace
 const Kernels kAvx2 = make_table("avx2");

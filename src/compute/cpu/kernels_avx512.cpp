@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 #include "base/huge_memory.h"
+#include "compute/cpu/cells.h"
 #include "compute/cpu/int_blocks.h"
 #include "compute/cpu/kernels.h"
 #include "compute/cpu/math.h"

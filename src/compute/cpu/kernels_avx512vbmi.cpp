@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/huge_memory.h"
+#include "compute/cpu/cells.h"
 #include "compute/cpu/int_blocks.h"
 #include "compute/cpu/kernels.h"
 #include "compute/cpu/math.h"

@@ -575,77 +575,7 @@ static void softmax(float* scores, std::size_t n) {
   });
 }
 
-static void turn_keys(const float* const* keys, std::size_t dim, float* panel) {
-  const std::byte* bytes[kLanes];
-  for (std::size_t i = 0; i < kLanes; ++i) bytes[i] = reinterpret_cast<const std::byte*>(keys[i]);
-  std::size_t d = 0;
-  for (; d + kLanes <= dim; d += kLanes) {
-    alignas(64) Lanes columns[kLanes];
-    column_dwords(bytes, d * sizeof(float), columns);
-    for (std::size_t i = 0; i < kLanes; ++i) store(panel + (d + i) * kLanes, columns[i]);
-  }
-  for (; d < dim; ++d)
-    for (std::size_t i = 0; i < kLanes; ++i) panel[d * kLanes + i] = keys[i][d];
-}
-
-template <std::size_t Queries>
-STRATA_INLINE void score_some(const float* panel, std::size_t dim, const float* const* queries,
-                              float scale, float* const* scores) {
-  Lanes sum[Queries];
-  for (std::size_t h = 0; h < Queries; ++h) sum[h] = all(0.0f);
-  for (std::size_t d = 0; d < dim; ++d) {
-    const Lanes keys = load(panel + d * kLanes);
-    for (std::size_t h = 0; h < Queries; ++h) sum[h] = fma_lanes(keys, all(queries[h][d]), sum[h]);
-  }
-  for (std::size_t h = 0; h < Queries; ++h) store(scores[h], sum[h] * all(scale));
-}
-static void score_keys(const float* panel, std::size_t dim, const float* const* queries,
-                       std::size_t count, float scale, float* const* scores) {
-  std::size_t h = 0;
-  for (; h + kQueries <= count; h += kQueries)
-    score_some<kQueries>(panel, dim, queries + h, scale, scores + h);
-  for (; h + 4 <= count; h += 4) score_some<4>(panel, dim, queries + h, scale, scores + h);
-  for (; h < count; ++h) score_some<1>(panel, dim, queries + h, scale, scores + h);
-}
-
-template <std::size_t Vectors, std::size_t Heads>
-STRATA_INLINE void weigh_some(const float* const* rows, std::size_t count, std::size_t from,
-                              const float* const* weights, float* const* out) {
-  Lanes sum[Heads][Vectors];
-  for (std::size_t h = 0; h < Heads; ++h)
-    for (std::size_t v = 0; v < Vectors; ++v) sum[h][v] = all(0.0f);
-  for (std::size_t i = 0; i < count; ++i) {
-    Lanes row[Vectors];
-    for (std::size_t v = 0; v < Vectors; ++v) row[v] = load(rows[i] + from + v * kLanes);
-    for (std::size_t h = 0; h < Heads; ++h)
-      for (std::size_t v = 0; v < Vectors; ++v)
-        sum[h][v] = fma_lanes(row[v], all(weights[h][i]), sum[h][v]);
-  }
-  for (std::size_t h = 0; h < Heads; ++h)
-    for (std::size_t v = 0; v < Vectors; ++v) store(out[h] + from + v * kLanes, sum[h][v]);
-}
-template <std::size_t Vectors>
-STRATA_INLINE void weigh_heads(const float* const* rows, std::size_t count, std::size_t from,
-                               const float* const* weights, std::size_t heads, float* const* out) {
-  constexpr std::size_t most = kQueries > 1 ? kQueries / 2 : 1;
-  std::size_t h = 0;
-  for (; h + most <= heads; h += most)
-    weigh_some<Vectors, most>(rows, count, from, weights + h, out + h);
-  for (; h < heads; ++h) weigh_some<Vectors, 1>(rows, count, from, weights + h, out + h);
-}
-static void weigh_rows(const float* const* rows, std::size_t count, std::size_t from,
-                       std::size_t to, const float* const* weights, std::size_t heads,
-                       float* const* out) {
-  std::size_t d = from;
-  for (; d + 4 * kLanes <= to; d += 4 * kLanes) weigh_heads<4>(rows, count, d, weights, heads, out);
-  for (; d + kLanes <= to; d += kLanes) weigh_heads<1>(rows, count, d, weights, heads, out);
-  for (; d < to; ++d)
-    for (std::size_t h = 0; h < heads; ++h) {
-      float sum = 0.0f;
-      for (std::size_t i = 0; i < count; ++i) sum = fma_one(rows[i][d], weights[h][i], sum);
-      out[h][d] = sum;
-    }
-}
+#include "compute/cpu/cells_impl.h"
 
 #if defined(STRATA_NEON)
 constexpr std::size_t kFloatRuns = 2;  // runs whose accumulators fit the registers
@@ -694,9 +624,9 @@ static constexpr Kernels make_table(std::string_view isa) {
   table.convolve = convolve;
   table.delta_steps = delta_steps;
   table.softmax = softmax;
-  table.turn_keys = turn_keys;
-  table.score_keys = score_keys;
-  table.weigh_rows = weigh_rows;
+  table.score_cells = score_cells;
+  table.weigh_cells = weigh_cells;
+  table.turn_head = turn_head;
   table.quantize_row = quantize_row;
   table.quantize_words = quantize_words;
   table.int_gemm = int_gemm;

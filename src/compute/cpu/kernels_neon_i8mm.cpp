@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "compute/cpu/cells.h"
 #include "compute/cpu/int_blocks.h"
 #include "compute/cpu/kernels.h"
 #include "compute/cpu/math.h"

@@ -17,4 +17,12 @@ std::vector<KernelEntry> kernel_registry(std::span<const Kernels* const> tables)
   return entries;
 }
 
+std::vector<CellEntry> cell_registry(std::span<const Kernels* const> tables) {
+  std::vector<CellEntry> entries;
+  for (const Kernels* kernels : tables)
+    for (std::size_t f = 0; f < kCellFormats; ++f)
+      entries.push_back({kernels, static_cast<CellFormat>(f)});
+  return entries;
+}
+
 }  // namespace strata::cpu

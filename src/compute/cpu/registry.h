@@ -1,4 +1,5 @@
-// What matrix products there are: by instruction set, weight format, inputs and number of tokens.
+// What matrix products there are: by instruction set, weight format, inputs and number of tokens;
+// and attention's kernels.
 // The parity tests go through this list, and the backend counts its work by it.
 #pragma once
 
@@ -23,6 +24,13 @@ inline const IntFormat* format_for(TensorType type, Inputs inputs) {
          : inputs == Inputs::words ? word_format(type)
                                    : nullptr;
 }
+
+// Attention's kernels, of each format of cells.
+struct CellEntry {
+  const Kernels* kernels = nullptr;
+  CellFormat format = CellFormat::f32;
+};
+std::vector<CellEntry> cell_registry(std::span<const Kernels* const> tables);
 
 // Every product of these tables.
 std::vector<KernelEntry> kernel_registry(std::span<const Kernels* const> tables);

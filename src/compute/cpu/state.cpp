@@ -20,9 +20,9 @@ struct Header {
 };
 
 // Zeros that begin at a cache line. Memory of large pages is taken when it is written.
-std::shared_ptr<std::byte[]> new_page(std::size_t floats) {
+std::shared_ptr<std::byte[]> new_page(std::size_t bytes) {
   constexpr std::size_t line = 64;
-  void* memory = std::calloc(floats * sizeof(float) + line, 1);
+  void* memory = std::calloc(bytes + line, 1);
   if (!memory) return nullptr;
   const std::shared_ptr<void> owner(memory, std::free);
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
@@ -39,23 +39,27 @@ std::size_t padded(std::size_t width) {
 // --- pages --------------------------------------------------------------------------------------
 
 PageLayout::PageLayout(const NetworkShape& shape) {
-  const auto take = [this](std::size_t count) {
-    const std::size_t at = floats;
-    floats += padded(count);
+  constexpr std::size_t line = 64;
+  const auto take = [this](std::size_t size) {
+    const std::size_t at = bytes;
+    bytes += (size + line - 1) / line * line;
     return at;
   };
   for (const NetworkShape::Layer& kind : shape.layers) {
     Layer layer;
     if (kind.attention) {
       const AttentionShape& s = kind.attention_shape;
-      layer.width = std::size_t{s.kv_heads} * s.head_dim;
-      layer.keys = take(kPageTokens * layer.width);
-      layer.values = take(kPageTokens * layer.width);
+      layer.heads = s.kv_heads;
+      layer.key_head = cell_bytes(key_format(shape.kv_type), s.head_dim);
+      layer.value_head = cell_bytes(value_format(shape.kv_type), s.head_dim);
+      layer.keys = take(kPageTokens * layer.heads * layer.key_head);
+      layer.values = take(kPageTokens * layer.heads * layer.value_head);
       layer.block = s.block;
       layer.shift = kind.draft ? 1 : 0;
       if (s.block > 0) {
         layer.indexer_width = s.indexer_dim;
-        layer.block_keys = take((kPageTokens + s.block - 1) / s.block * s.indexer_dim);
+        const std::size_t blocks = (kPageTokens + s.block - 1) / s.block;
+        layer.block_keys = take(blocks * s.indexer_dim * sizeof(float));
       }
     }
     layers.push_back(layer);
@@ -65,7 +69,7 @@ PageLayout::PageLayout(const NetworkShape& shape) {
 bool CellPages::reserve(std::size_t positions) {
   try {
     while (pages_.size() * kPageTokens < positions) {
-      auto page = new_page(layout_->floats);
+      auto page = new_page(layout_->bytes);
       if (!page) return false;
       pages_.push_back(std::move(page));
     }
@@ -79,9 +83,9 @@ bool CellPages::own(std::size_t from, std::size_t to) {
   try {
     for (std::size_t p = from / kPageTokens; p * kPageTokens < to; ++p) {
       if (pages_[p].use_count() == 1) continue;
-      auto page = new_page(layout_->floats);
+      auto page = new_page(layout_->bytes);
       if (!page) return false;
-      std::memcpy(page.get(), pages_[p].get(), layout_->floats * sizeof(float));
+      std::memcpy(page.get(), pages_[p].get(), layout_->bytes);
       pages_[p] = std::move(page);
     }
   } catch (const std::bad_alloc&) {
@@ -168,8 +172,7 @@ Status CpuSequence::reserve(std::uint32_t tokens) {
   return fail(ErrorCode::exhausted,
               "no memory for the KV cache of {} tokens ({} MiB); use a smaller --ctx or fewer "
               "parallel requests",
-              tokens,
-              (std::size_t{tokens} / kPageTokens + 1) * layout_.floats * sizeof(float) >> 20);
+              tokens, (std::size_t{tokens} / kPageTokens + 1) * layout_.bytes >> 20);
 }
 
 void CpuSequence::trim() {
@@ -195,7 +198,8 @@ Status CpuSequence::prepare(const WindowPart& part) {
 
 std::uint64_t CpuSequence::fingerprint() const {
   std::vector<std::uint32_t> numbers = {shape_.residual.streams, shape_.residual.hidden,
-                                        kPageTokens, kDeltaSlice};
+                                        kPageTokens, kDeltaSlice,
+                                        static_cast<std::uint32_t>(shape_.kv_type)};
   for (const NetworkShape::Layer& l : shape_.layers) {
     const DeltaNetShape& d = l.delta_net;
     const AttentionShape& a = l.attention_shape;
@@ -256,7 +260,10 @@ Status CpuSequence::restore(std::span<const std::byte> saved, std::span<const Pa
   if (header.magic != Header{}.magic)
     return fail(ErrorCode::corrupt, "this is no saved state (magic {:#x})", header.magic);
   if (header.shape != fingerprint())
-    return fail(ErrorCode::invalid_argument, "the saved state is of a model of another shape");
+    return fail(
+        ErrorCode::invalid_argument,
+        "the saved state is of a model of another shape, or of other keys and values than {}",
+        to_string(shape_.kv_type));
   if (header.payload_bytes != payload.size() || header.payload_hash != hash64(payload)) {
     return fail(ErrorCode::corrupt, "the saved state is damaged ({} of {} bytes)", payload.size(),
                 header.payload_bytes);

@@ -12,18 +12,20 @@ namespace strata::cpu {
 constexpr std::size_t kPageTokens = 64;
 constexpr std::size_t kDeltaSlice = 64;  // columns of a delta net's state that lie together
 
-// Where the rows of each attention layer lie in a page, in floats. Keys and values have a row for
-// each of the page's positions. A block's key lies in the page of the block's last cell.
+// Where the rows of each attention layer lie in a page, in bytes from its start. Keys and values
+// have a row for each of the page's positions. A block's key lies in the page of the block's last
+// cell.
 struct PageLayout {
   struct Layer {
     std::size_t keys = 0, values = 0, block_keys = 0;
-    std::size_t width = 0;          // of keys and values: kv_heads * head_dim
-    std::size_t indexer_width = 0;  // of block keys
-    std::size_t block = 0;          // cells of one; 0: none
-    std::size_t shift = 0;          // cell i has the row of position i + shift
+    std::size_t key_head = 0, value_head = 0;  // bytes of one head in a cell
+    std::size_t heads = 0;                     // of keys and values
+    std::size_t indexer_width = 0;             // of block keys, in floats
+    std::size_t block = 0;                     // cells of one; 0: none
+    std::size_t shift = 0;                     // cell i has the row of position i + shift
   };
   std::vector<Layer> layers;  // of the network
-  std::size_t floats = 0;     // of a page
+  std::size_t bytes = 0;      // of a page
 
   explicit PageLayout(const NetworkShape& shape);
 };
@@ -33,20 +35,21 @@ class CellPages {
  public:
   explicit CellPages(const PageLayout& layout) : layout_(&layout) {}
 
-  // Rows of a layer: keys after norm and rope; block keys pooled, normed and rotated.
-  float* key(std::size_t layer, std::size_t cell) {
+  // A head of a cell, as store_head() writes it: keys after norm and rope.
+  std::byte* key(std::size_t layer, std::size_t cell, std::size_t head) {
     const PageLayout::Layer& l = layout_->layers[layer];
-    return row(cell + l.shift, l.keys, l.width);
+    return row(cell + l.shift, l.keys, l.heads * l.key_head) + head * l.key_head;
   }
-  float* value(std::size_t layer, std::size_t cell) {
+  std::byte* value(std::size_t layer, std::size_t cell, std::size_t head) {
     const PageLayout::Layer& l = layout_->layers[layer];
-    return row(cell + l.shift, l.values, l.width);
+    return row(cell + l.shift, l.values, l.heads * l.value_head) + head * l.value_head;
   }
+  // Pooled, normed and rotated.
   float* block_key(std::size_t layer, std::size_t block) {
     const PageLayout::Layer& l = layout_->layers[layer];
     const std::size_t page = ((block + 1) * l.block - 1) / kPageTokens;
     const std::size_t slot = block - page * kPageTokens / l.block;
-    return floats(page) + l.block_keys + slot * l.indexer_width;
+    return reinterpret_cast<float*>(pages_[page].get() + l.block_keys) + slot * l.indexer_width;
   }
 
   // Memory for `positions` in all; false when it is out (what was there stays).
@@ -58,9 +61,8 @@ class CellPages {
   void take(std::span<const SequenceState::Page> pages);
 
  private:
-  float* floats(std::size_t page) { return reinterpret_cast<float*>(pages_[page].get()); }
-  float* row(std::size_t position, std::size_t offset, std::size_t width) {
-    return floats(position / kPageTokens) + offset + (position % kPageTokens) * width;
+  std::byte* row(std::size_t position, std::size_t offset, std::size_t width) {
+    return pages_[position / kPageTokens].get() + offset + (position % kPageTokens) * width;
   }
 
   const PageLayout* layout_;
