@@ -349,22 +349,25 @@ static void int_panel(const IntFormat& format, const std::byte* matrix, std::siz
   for (std::size_t at = 0; at < width; at += kBlock) {
     const std::size_t groups = std::min(kBlock, width - at) / 32;
     const std::size_t offset = at / type.block_values * type.block_bytes;
-    for (std::size_t v = 0; v < vectors; ++v) {
-      prefetch_later(next + row_count * offset + v * kLanes * step, kLanes * step);
-      fill_panel(format, fill, rows + v * kLanes, offset,
-                 groups * 32 / type.block_values * type.block_bytes, step, v, scratch->panel);
-    }
+    const std::size_t bytes = groups * 32 / type.block_values * type.block_bytes;
+    for (std::size_t v = 0; v < vectors; ++v)
+      fill_panel(format, fill, rows + v * kLanes, offset, bytes, step, v, scratch->panel);
     // As many tokens a tile as there is room for, in tiles of about one size.
     const std::size_t turns = (tokens + kIntTokens - 1) / kIntTokens;
     for (std::size_t turn = 0; turn < turns; ++turn) {
       const std::size_t t = tokens * turn / turns, count = tokens * (turn + 1) / turns - t;
+      // The same block of the next panel, a little before each tile: all at once, the requests
+      // would keep those of the next fill waiting.
+      const std::size_t from = row_count * bytes * turn / turns;
+      prefetch_later(next + row_count * offset + from,
+                     row_count * bytes * (turn + 1) / turns - from);
       for (std::size_t ahead = t + count; ahead < std::min(tokens, t + 2 * count); ++ahead)
         if (format.kind == BlockKind::group_words) {
           prefetch_run(reinterpret_cast<const std::byte*>(x[ahead].words + at), groups * 64);
         } else {
-          const void* bytes = format.minima ? static_cast<const void*>(x[ahead].values + at)
-                                            : static_cast<const void*>(x[ahead].biased + at);
-          prefetch_run(static_cast<const std::byte*>(bytes), groups * 32);
+          const void* inputs = format.minima ? static_cast<const void*>(x[ahead].values + at)
+                                             : static_cast<const void*>(x[ahead].biased + at);
+          prefetch_run(static_cast<const std::byte*>(inputs), groups * 32);
         }
       for (std::size_t v = 0; v < vectors; v += kTileVectors) {
         const std::size_t height = vectors - v >= kTileVectors ? kTileVectors : 1;
