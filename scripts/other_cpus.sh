@@ -24,15 +24,16 @@ check() { # TEXT COMMAND...: says whether the command succeeded, and counts
   fi
 }
 
-# A model in each kind of format, the demo model, and a text of 40 ids for each.
+# A model in each kind of format, the demo model, and a text of 24 ids for each.
 prepare() {
   mkdir -p "$work"
   local type
   for type in F32 BF16 F16 Q8_0 Q4_0; do
-    "$program" convert tests/golden/tiny-a "$work/tiny-$type.gguf" --type "$type" >/dev/null
+    "$program" convert tests/golden/tiny-a "$work/tiny-$type.gguf" --type "$type" \
+      >"$work/said.txt" 2>&1 || { cat "$work/said.txt" >&2 && return 1; }
   done
   ln -sf "$PWD/models/demo/strata-demo-46m.gguf" "$work/demo.gguf"
-  printf '[%s1]\n' "$(for i in {1..39}; do printf '%d,' $((i * i * 7 % 251)); done)" >"$work/ids.json"
+  printf '[%s1]\n' "$(for i in {1..23}; do printf '%d,' $((i * i * 7 % 251)); done)" >"$work/ids.json"
 }
 
 # logits NAME FILE [arguments] -- [emulator]: what the program makes of a model.
@@ -92,9 +93,7 @@ case "${1:-}" in
     ;;
   x86)
     prepare
-    for cpu in Nehalem SandyBridge; do
-      compare "x86 as $cpu" "" qemu-x86_64 -cpu "$cpu" "$program"
-    done
+    compare "x86 as Nehalem" "" qemu-x86_64 -cpu Nehalem "$program"
     say_hello "$program" >"$work/hello.txt" 2>/dev/null
     say_hello qemu-x86_64 -cpu Nehalem "$program" >"$work/hello-other.txt" 2>"$work/said.txt"
     check "an answer on x86 without AVX" cmp "$work/hello.txt" "$work/hello-other.txt"
