@@ -26,6 +26,8 @@ case "${1:-}" in
     echo npm-schemas
     echo schemas
     if [[ "${2:-0}" == 1 ]]; then
+      echo masks-xgrammar
+      echo schema-documents
       echo schema-suite
       echo schema-time
       echo tokenizers-all
@@ -52,7 +54,9 @@ case "${1:-}" in
   schema-suite) exec "$python" tests/peers/schema_equality.py --suite ;;
   schema-time) exec node tests/peers/schema_compile_time.mjs ;;
   npm-formats) exec node tests/peers/format_equality.mjs ;;
-  masks) exec "$python" tests/peers/masks.py ;;
+  masks) exec "$python" tests/peers/masks.py llguidance ;;
+  masks-xgrammar) exec "$python" tests/peers/masks.py xgrammar ;;
+  schema-documents) exec "$python" tests/peers/schema_documents.py ;;
   *)
     echo "peers: unknown test '${1:-}'; see: scripts/peers.sh --list 1" >&2
     exit 2

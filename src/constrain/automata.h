@@ -69,6 +69,6 @@ struct Automata {
 };
 
 // Left recursion becomes a loop (see determinise.cpp). `exhausted` names the limit and the rule.
-Result<Automata> determinise(const Nfa& nfa, const CompileLimits& limits, Deadline& deadline);
+Result<Automata> determinise(const Nfa& nfa, const CompileLimits& limits);
 
 }  // namespace strata::constrain

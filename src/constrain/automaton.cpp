@@ -287,6 +287,7 @@ std::vector<std::uint8_t> ByteClasses::representatives() const {
 }
 
 Error Budget::error() const {
+  if (Status in_time = TimeLimit::check(); !in_time) return std::move(in_time).error();
   if (steps_ > limits_.steps)
     return {ErrorCode::exhausted,
             fmt::format("a pattern or text needs more than the limit of {} steps to be compiled",

@@ -14,6 +14,7 @@
 
 #include "base/result.h"
 #include "constrain/regular.h"
+#include "constrain/time_limit.h"
 
 namespace strata::constrain {
 
@@ -69,10 +70,10 @@ class Budget {
   explicit Budget(const RegularLimits& limits) : limits_(limits) {}
   bool take(std::uint64_t steps) {
     steps_ += std::min(steps, limits_.steps + 1);
-    return steps_ <= limits_.steps;
+    return steps_ <= limits_.steps && !TimeLimit::over();
   }
   bool holds(std::uint64_t states) const { return states <= limits_.states; }
-  // Which of the two is used up.
+  // Which of them, or of the time, is used up.
   Error error() const;
 
  private:

@@ -12,6 +12,7 @@
 
 #include "base/hash.h"
 #include "constrain/automata.h"
+#include "constrain/time_limit.h"
 
 namespace strata::constrain {
 namespace {
@@ -185,10 +186,9 @@ class ByteGroups {
 
 class Determiniser {
  public:
-  Determiniser(const Nfa& nfa, const CompileLimits& limits, Deadline& deadline)
+  Determiniser(const Nfa& nfa, const CompileLimits& limits)
       : nfa_(nfa),
         limits_(limits),
-        deadline_(deadline),
         closure_(nfa),
         left_(nfa, closure_),
         groups_(nfa),
@@ -237,7 +237,7 @@ class Determiniser {
   }
 
   Status add_state() {
-    STRATA_TRY(deadline_.check());
+    STRATA_TRY(TimeLimit::check());
     if (out_.states.size() >= limits_.states || members_ > kMaxSetMembers) {
       return fail(ErrorCode::exhausted,
                   "the constraint needs more than the limit of {} states (in the rule '{}'); use "
@@ -281,7 +281,7 @@ class Determiniser {
       if (before && *before == set) {
         to = out_.ranges.back().to;
       } else {
-        STRATA_TRY(deadline_.check());
+        STRATA_TRY(TimeLimit::check());
         to = state_of(set);
       }
       before = &set;
@@ -326,7 +326,6 @@ class Determiniser {
 
   const Nfa& nfa_;
   const CompileLimits& limits_;
-  Deadline& deadline_;
   Closure closure_;
   LeftCalls left_;
   ByteGroups groups_;
@@ -426,8 +425,8 @@ void finish(Automata& automata) {
 
 }  // namespace
 
-Result<Automata> determinise(const Nfa& nfa, const CompileLimits& limits, Deadline& deadline) {
-  STRATA_ASSIGN(Automata automata, Determiniser(nfa, limits, deadline).run());
+Result<Automata> determinise(const Nfa& nfa, const CompileLimits& limits) {
+  STRATA_ASSIGN(Automata automata, Determiniser(nfa, limits).run());
   if (!automata.calls.empty()) Heights(automata).run();
   finish(automata);
   return automata;

@@ -100,8 +100,10 @@ Result<Regular> labels(std::string_view characters, unsigned least) {
 }
 
 constexpr std::string_view kAlphanumeric = "A-Za-z0-9";
-// Letters, marks and digits that names of hosts may have beyond ASCII. Capitals are not among them.
-constexpr std::string_view kBeyondAscii = "a-z0-9\\p{Ll}\\p{Lo}\\p{Lm}\\p{Mn}\\p{Mc}\\p{Nd}";
+// Letters and digits that names of hosts may have beyond ASCII, capitals not among them; and marks,
+// with which no label begins.
+constexpr std::string_view kBeyondAscii = "a-z0-9\\p{Ll}\\p{Lo}\\p{Lm}\\p{Nd}";
+constexpr std::string_view kMarks = "\\p{Mn}\\p{Mc}";
 
 // RFC 1123.
 Result<Regular> hostname() {
@@ -112,11 +114,11 @@ Result<Regular> hostname() {
 // bound: that counts the octets of Punycode. The third and fourth characters of a label are not
 // both hyphens.
 Result<Regular> idn_labels(unsigned least) {
-  const std::string label =
-      all_of({"[", kBeyondAscii, "](?:[", kBeyondAscii, "-]*[", kBeyondAscii, "])?"});
+  const std::string label = all_of(
+      {"[", kBeyondAscii, "](?:[", kBeyondAscii, kMarks, "-]*[", kBeyondAscii, kMarks, "])?"});
   STRATA_ASSIGN(const Regular names,
                 whole(all_of({label, "(?:\\.", label, fmt::format("){{{},}}", least - 1)})));
-  STRATA_ASSIGN(const Regular wrong, whole(R"((?:.*\.)?(?:[^.]{2}--|\p{M}).*)"));
+  STRATA_ASSIGN(const Regular wrong, whole(R"((?:.*\.)?[^.]{2}--.*)"));
   return without(names, wrong);
 }
 Result<Regular> idn_hostname() {

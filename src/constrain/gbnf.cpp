@@ -403,12 +403,14 @@ class Parser {
       if (stop.empty()) return error("the text behind %until is empty");
       return placed(language(text_without(stop)));
     }
-    if (word == "fields") {
+    if (word == "fields" || word == "fields-if-able") {
       STRATA_ASSIGN(const std::string open, json_text());
       STRATA_ASSIGN(const std::string middle, json_text());
       STRATA_ASSIGN(const std::string close, json_text());
       STRATA_ASSIGN(const boost::json::value schema, json());
-      return placed(json_fields(grammar_, schema, {open, middle, close}));
+      const FieldMarks marks{open, middle, close};
+      return placed(word == "fields" ? json_fields(grammar_, schema, marks)
+                                     : json_fields_if_able(grammar_, schema, marks));
     }
     if (word == "grammar") {
       STRATA_ASSIGN(const std::string inner, json_text());
@@ -416,7 +418,9 @@ class Parser {
       return placed(Parser(inner, names_, grammar_, depth_ + 1).parse());
     }
     at_ = begin;
-    return error("'%{}' is not one of %json %object %value %fields %regex %until %grammar", word);
+    return error(
+        "'%{}' is not one of %json %object %value %fields %fields-if-able %regex %until %grammar",
+        word);
   }
 
   Result<Expr> language(Result<Regular> regular) {

@@ -3,6 +3,7 @@
 
 #include "constrain/json_schema.h"
 #include "constrain/schema_grammar.h"
+#include "constrain/time_limit.h"
 
 namespace strata::constrain {
 
@@ -107,6 +108,25 @@ Result<Expr> json_fields(Grammar& grammar, const json::value& schema, const Fiel
   writer.finish();
   if (!grammar.status()) return tl::unexpected(grammar.status().error());
   return out;
+}
+
+// Whether the schema can be enforced is tried on a grammar that is thrown away: what is left of a
+// failure would stay in this one.
+Result<Expr> json_fields_if_able(Grammar& grammar, const json::value& schema,
+                                 const FieldMarks& marks, const JsonSchemaOptions& options) {
+  Grammar trial;
+  if (json_fields(trial, schema, marks, options))
+    return json_fields(grammar, schema, marks, options);
+  STRATA_TRY(TimeLimit::check());
+  STRATA_ASSIGN(const Regular names, text_without("\n"));
+  STRATA_ASSIGN(const Regular marked, text_without(marks.middle.substr(0, 1)));
+  STRATA_ASSIGN(const Regular plain, both(names, marked));
+  STRATA_ASSIGN(Regular name, without(plain, Regular::empty()));
+  STRATA_ASSIGN(Regular value, text_without(marks.close));
+  const Expr field = grammar.sequence(
+      {grammar.literal(marks.open), grammar.regular(std::move(name)), grammar.literal(marks.middle),
+       grammar.regular(std::move(value)), grammar.literal(marks.close)});
+  return grammar.repeat(field, 0, std::nullopt);
 }
 
 }  // namespace strata::constrain

@@ -39,5 +39,9 @@ struct FieldMarks {
 };
 Result<Grammar::Expr> json_fields(Grammar& grammar, const boost::json::value& schema,
                                   const FieldMarks& marks, const JsonSchemaOptions& options = {});
+// The same, or, of a schema that cannot be enforced, fields of any names and texts.
+Result<Grammar::Expr> json_fields_if_able(Grammar& grammar, const boost::json::value& schema,
+                                          const FieldMarks& marks,
+                                          const JsonSchemaOptions& options = {});
 
 }  // namespace strata::constrain

@@ -9,19 +9,23 @@
 
 namespace strata::constrain {
 
-using MaskWords = std::shared_ptr<const std::vector<std::uint64_t>>;
+struct TokenMask {
+  std::vector<std::uint64_t> words;
+  bool exact = true;  // false: tokens that were not looked at are in it
+};
+using SharedMask = std::shared_ptr<const TokenMask>;
 
 class MaskCache {
  public:
   explicit MaskCache(std::size_t most_bytes) : most_bytes_(most_bytes) {}
 
-  MaskWords find(std::uint64_t key);  // null if it is not there
-  void keep(std::uint64_t key, MaskWords mask);
+  SharedMask find(std::uint64_t key);  // null if it is not there
+  void keep(std::uint64_t key, SharedMask mask);
   std::size_t bytes() const;
 
  private:
-  using Masks = std::unordered_map<std::uint64_t, MaskWords>;
-  void add(std::uint64_t key, MaskWords mask);
+  using Masks = std::unordered_map<std::uint64_t, SharedMask>;
+  void add(std::uint64_t key, SharedMask mask);
 
   const std::size_t most_bytes_;
   mutable std::mutex lock_;

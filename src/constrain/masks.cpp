@@ -62,22 +62,26 @@ class Walk {
   void run(const Trie::Tree& tree) {
     for (std::size_t i = 0; i + 1 < tree.nodes.size();) {
       const Trie::Node& node = tree.nodes[i];
-      if (!step(node.depth, node.byte)) {
-        i = node.end;
-        continue;
+      const Step result = step(node.depth, node.byte);
+      const std::size_t next = result == Step::goes_on ? i + 1 : node.end;
+      if (result != Step::dead) {
+        for (std::uint32_t k = node.first_token; k < tree.nodes[next].first_token; ++k)
+          set(mask_, tree.tokens[k]);
       }
-      for (std::uint32_t k = node.first_token; k < tree.nodes[i + 1].first_token; ++k)
-        set(mask_, tree.tokens[k]);
-      ++i;
+      i = next;
     }
   }
 
-  bool takes(std::string_view text) {
+  bool may_take(std::string_view text) {
     std::size_t depth = 0;
-    for (const char c : text)
-      if (!step(++depth, static_cast<std::uint8_t>(c))) return false;
+    for (const char c : text) {
+      const Step result = step(++depth, static_cast<std::uint8_t>(c));
+      if (result != Step::goes_on) return result == Step::unknown;
+    }
     return depth > 0;
   }
+
+  bool exact() const { return exact_; }  // no step was unknown
 
  private:
   struct Frame {
@@ -85,23 +89,33 @@ class Walk {
     bool is_single = false;
   };
 
-  bool step(std::size_t depth, std::uint8_t byte) {
+  enum class Step : std::uint8_t { dead, goes_on, unknown };
+
+  Step step(std::size_t depth, std::uint8_t byte) {
     const Frame& from = frames_[depth - 1];
     Readings& to = many_[depth];
+    bool alive = false;
     if (from.is_single) {
       const std::uint32_t next = automata_.next(from.single.state, byte);
-      if (next == Automata::kDead) return false;
+      if (next == Automata::kDead) return Step::dead;
       if (automata_.states[next].plain) {
         frames_[depth] = {{next, from.single.stack}, true};
-        return true;
+        return Step::goes_on;
       }
-      if (stacks_.work() > kMaxMaskWork || !stacks_.enter({next, from.single.stack}, to))
-        return false;
-    } else if (stacks_.work() > kMaxMaskWork || !stacks_.step(many_[depth - 1], byte, to)) {
-      return false;
+      if (stacks_.work() > kMaxMaskWork) return unknown();
+      alive = stacks_.enter({next, from.single.stack}, to);
+    } else {
+      if (stacks_.work() > kMaxMaskWork) return unknown();
+      alive = stacks_.step(many_[depth - 1], byte, to);
     }
+    if (!alive) return stacks_.overflowed() ? unknown() : Step::dead;
     settle(depth);
-    return true;
+    return Step::goes_on;
+  }
+
+  Step unknown() {
+    exact_ = false;
+    return Step::unknown;
   }
 
   void settle(std::size_t depth) {
@@ -113,6 +127,7 @@ class Walk {
   const Automata& automata_;
   Stacks& stacks_;
   Words& mask_;
+  bool exact_ = true;
   std::vector<Frame> frames_;   // by depth
   std::vector<Readings> many_;  // where the frame is not of a single one
 };
@@ -145,12 +160,17 @@ class Reaches {
     const Span span = tables_.span_of(reading.state);
     Reach reach{span.begins, span.letters, span.certain, false};
     if (span.letters == 0 || span.certain == Span::kAll) return reach;
+    if (stacks_.work() > kMaxMaskWork) return reach;
     Readings after;
-    if (span.ends) behind(reading.stack, after);
+    if (span.ends && !behind(reading.stack, after)) return reach;
     reach.exact = span.stops && !span.calls && !takes(after, span.letters);
     // What the last state leads to.
     if (tables_.automata.states[span.last].plain) return reach;
     stacks_.enter({span.last, reading.stack}, after);
+    if (stacks_.overflowed()) {
+      reach.exact = false;
+      return reach;
+    }
     std::erase(after.list, Reading{span.last, reading.stack});
     if (!takes(after, span.letters)) return reach;
     if (rounds == 0) {
@@ -168,15 +188,18 @@ class Reaches {
     return reach;
   }
 
-  void behind(std::uint32_t stack, Readings& out) {
+  // False: too many to say.
+  bool behind(std::uint32_t stack, Readings& out) {
     out.clear();
-    if (stack == 0) return;
+    if (stack == 0) return true;
     Readings one;
     const std::vector<Reading> places(stacks_.below(stack).begin(), stacks_.below(stack).end());
     for (const Reading& place : places) {
       stacks_.enter(place, one);
+      if (stacks_.overflowed()) return false;
       Stacks::merge(one, out);
     }
+    return true;
   }
 
   bool takes(const Readings& readings, LetterSet letters) const {
@@ -205,34 +228,43 @@ bool add_kind(const Trie::Kind& kind, const std::vector<Reach>& reaches, Words& 
   return exact || count == kind.by_length.size();
 }
 
-void add_texts(const CompiledGrammar::Tables& tables, Stacks& stacks, const Readings& readings,
+// False: the mask is not exact.
+bool add_texts(const CompiledGrammar::Tables& tables, Stacks& stacks, const Readings& readings,
                Words& mask) {
   const Trie& trie = tables.vocabulary->trie();
   const std::vector<Reach> reaches = Reaches(tables, stacks).of(readings);
-  if (reaches.empty()) return;
+  if (reaches.empty()) return true;
   Walk walk(tables, stacks, readings, mask);
-  if (std::all_of(reaches.begin(), reaches.end(), [](const Reach& it) { return !it.letters; }))
-    return walk.run(trie.all);
+  if (std::all_of(reaches.begin(), reaches.end(), [](const Reach& it) { return !it.letters; })) {
+    walk.run(trie.all);
+    return walk.exact();
+  }
   for (const Trie::Kind& kind : trie.kinds)
     if (!add_kind(kind, reaches, mask)) walk.run(kind.tree);
   walk.run(trie.broken);
+  return walk.exact();
 }
 
 }  // namespace
 
-MaskWords make_mask(const CompiledGrammar::Tables& tables, Stacks& stacks,
-                    const Readings& readings) {
+SharedMask make_mask(const CompiledGrammar::Tables& tables, Stacks& stacks,
+                     const Readings& readings) {
   const std::size_t vocabulary = tables.vocabulary->size();
-  auto mask = std::make_shared<Words>((vocabulary + 63) / 64, 0);
+  auto mask = std::make_shared<TokenMask>();
+  Words& words = mask->words;
+  words.assign((vocabulary + 63) / 64, 0);
   const std::size_t entries = stacks.size();
   stacks.begin_work();
   std::vector<TokenId> left;
-  if (!add_tokens(tables.automata, readings, vocabulary, *mask, left)) {
-    add_texts(tables, stacks, readings, *mask);
+  if (!add_tokens(tables.automata, readings, vocabulary, words, left)) {
+    mask->exact = add_texts(tables, stacks, readings, words);
   } else if (!left.empty()) {
-    Walk walk(tables, stacks, readings, *mask);
-    for (const TokenId id : left)
-      if (walk.takes(tables.vocabulary->trie().texts[static_cast<std::size_t>(id)])) set(*mask, id);
+    Walk walk(tables, stacks, readings, words);
+    for (const TokenId id : left) {
+      if (walk.may_take(tables.vocabulary->trie().texts[static_cast<std::size_t>(id)]))
+        set(words, id);
+    }
+    mask->exact = walk.exact();
   }
   stacks.forget(entries);
   return mask;

@@ -9,10 +9,10 @@
 
 namespace strata::constrain {
 
-// The tokens that can follow, but for the ends. Where that takes more than kMaxMaskWork readings,
-// tokens may be missing.
+// The tokens that can follow, but for the ends. What would take more than kMaxMaskWork readings to
+// know, or has more readings at a time than the limit, is in the mask, which is not exact then.
 inline constexpr std::uint64_t kMaxMaskWork = 2'000'000;
-MaskWords make_mask(const CompiledGrammar::Tables& tables, Stacks& stacks,
-                    const Readings& readings);
+SharedMask make_mask(const CompiledGrammar::Tables& tables, Stacks& stacks,
+                     const Readings& readings);
 
 }  // namespace strata::constrain

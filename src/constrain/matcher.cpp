@@ -6,6 +6,7 @@
 #include "constrain/masks.h"
 #include "constrain/stacks.h"
 #include "constrain/tables.h"
+#include "constrain/time_limit.h"
 #include "constrain/trie.h"
 
 namespace strata::constrain {
@@ -28,12 +29,12 @@ Result<std::shared_ptr<const CompiledGrammar>> CompiledGrammar::compile(
     const CompileLimits& limits) {
   STRATA_TRY(grammar.status());
   if (!grammar.root()) return fail(ErrorCode::invalid_argument, "the grammar has no root");
-  Deadline deadline(limits.seconds);
+  const TimeLimit time(limits.seconds);
   STRATA_ASSIGN(const Analysis analysis, analyse(grammar));
   if (!analysis.finite.node[static_cast<std::uint32_t>(*grammar.root())])
     return fail(ErrorCode::invalid_argument, "the constraint allows no text at all");
-  STRATA_ASSIGN(const Nfa nfa, build_nfa(grammar, analysis, limits, vocabulary->size(), deadline));
-  STRATA_ASSIGN(Automata automata, determinise(nfa, limits, deadline));
+  STRATA_ASSIGN(const Nfa nfa, build_nfa(grammar, analysis, limits, vocabulary->size()));
+  STRATA_ASSIGN(Automata automata, determinise(nfa, limits));
   auto compiled = std::make_shared<const CompiledGrammar>(
       std::make_unique<Tables>(std::move(vocabulary), limits, std::move(automata)));
   Readings start;
@@ -61,6 +62,10 @@ struct Matcher::Impl {
   }
 
   const Readings& now() const { return known[history.back()]; }
+  // It has no text.
+  bool is_special(TokenId id) const {
+    return grammar->tables().vocabulary->trie().texts[static_cast<std::size_t>(id)].empty();
+  }
   bool is_end(TokenId id) const { return std::binary_search(ends.begin(), ends.end(), id); }
 
   std::uint32_t number_of(Readings readings) {
@@ -75,18 +80,28 @@ struct Matcher::Impl {
   }
 
   // What the text becomes with a token.
-  bool step(TokenId id, Readings& out) {
-    const Vocabulary::Trie& trie = grammar->tables().vocabulary->trie();
+  Verdict step(TokenId id, Readings& out) {
+    if (id < 0 || static_cast<std::size_t>(id) >= grammar->tables().vocabulary->size())
+      return Verdict::forbidden;
+    if (is_end(id)) {
+      out = now();
+      if (out.complete) return Verdict::allowed;
+      refresh();
+      return any ? Verdict::forbidden : Verdict::allowed;
+    }
     stacks.step_token(now(), id, out);
-    const std::string& text = trie.texts[static_cast<std::size_t>(id)];
-    if (text.empty()) return !out.dead();
+    if (stacks.overflowed()) return Verdict::unknown;
     Readings from = now(), to;
-    for (const char c : text) {
-      if (!stacks.step(from, static_cast<std::uint8_t>(c), to)) return !out.dead();
+    for (const char c : grammar->tables().vocabulary->trie().texts[static_cast<std::size_t>(id)]) {
+      if (!stacks.step(from, static_cast<std::uint8_t>(c), to)) {
+        if (stacks.overflowed()) return Verdict::unknown;
+        from.clear();
+        break;
+      }
       std::swap(from, to);
     }
-    Stacks::merge(from, out);
-    return true;
+    if (!is_special(id)) Stacks::merge(from, out);
+    return out.dead() ? Verdict::forbidden : Verdict::allowed;
   }
 
   void push(Readings next) {
@@ -124,22 +139,22 @@ struct Matcher::Impl {
     if (masked == history.back()) return;
     const CompiledGrammar::Tables& tables = grammar->tables();
     const std::uint64_t key = stacks.hash(now());
-    words = tables.masks.find(key);
-    if (!words) {
-      words = make_mask(tables, stacks, now());
-      tables.masks.keep(key, words);
+    made = tables.masks.find(key);
+    if (!made) {
+      made = make_mask(tables, stacks, now());
+      tables.masks.keep(key, made);
     }
-    mask = *words;
+    mask = made->words;
     const bool has_end =
         std::any_of(ends.begin(), ends.end(), [&](TokenId id) { return allows(mask, id); });
     if (has_end || now().complete) {
-      own = *words;
+      own = made->words;
       for (const TokenId id : ends) set(id, now().complete);
       mask = own;
     }
     any = std::any_of(mask.begin(), mask.end(), [](std::uint64_t word) { return word != 0; });
     if (!any) {
-      own = *words;
+      own = made->words;
       for (const TokenId id : ends) set(id, true);
       mask = own;
     }
@@ -165,9 +180,9 @@ struct Matcher::Impl {
   std::size_t forgotten = 0;           // tokens before the history
   std::size_t readings_held = 0, most_readings = kManyReadings, most_places = kManyReadings;
 
-  // The mask of the readings `masked`: `words`, or `own` where the ends change it.
+  // The mask of the readings `masked`: `made`, or `own` where the ends change it.
   std::uint32_t masked = kNone;
-  MaskWords words;
+  SharedMask made;
   std::vector<std::uint64_t> own;
   Mask mask;
   bool any = false;  // something is allowed
@@ -191,16 +206,19 @@ Mask Matcher::mask() {
   return impl_->mask;
 }
 
-bool Matcher::accept(TokenId id) {
-  if (id < 0 || static_cast<std::size_t>(id) >= impl_->grammar->tables().vocabulary->size())
-    return false;
+bool Matcher::mask_is_exact() {
+  impl_->refresh();
+  return impl_->made->exact;
+}
+
+Matcher::Verdict Matcher::verdict(TokenId id) {
   Readings next;
-  if (impl_->is_end(id)) {
-    if (!can_end() && !stuck()) return false;
-    next = impl_->now();
-  } else if (!impl_->step(id, next)) {
-    return false;
-  }
+  return impl_->step(id, next);
+}
+
+bool Matcher::accept(TokenId id) {
+  Readings next;
+  if (impl_->step(id, next) != Verdict::allowed) return false;
   impl_->push(std::move(next));
   return true;
 }

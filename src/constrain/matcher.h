@@ -37,7 +37,7 @@ struct CompileLimits {
   std::uint32_t states = 200'000;  // of all automata together
   std::uint32_t depth = 256;       // of open rules in one answer
   std::uint32_t parallel = 1'024;  // readings of one text that are alive at a time
-  double seconds = 2;              // to compile
+  double seconds = 2;              // to compile, beside what a TimeLimit says
   std::size_t mask_cache_bytes = std::size_t{64} << 20;
 };
 
@@ -78,11 +78,20 @@ class Matcher {
   Matcher& operator=(Matcher&&) noexcept;
   ~Matcher();
 
-  // Tokens that can come next; never all zero while every accepted token was allowed. If the limit
-  // of parallel readings or of depth leaves none, the ends are allowed and stuck() says so.
+  // Tokens that can come next; never all zero while every accepted token was allowed. If the
+  // vocabulary or the limit of depth leaves none, the ends are allowed and stuck() says so.
   // Valid until the next call that is not const.
   Mask mask();
-  // False, and nothing changes, for a token that mask() does not allow.
+  // False where finding out about every token takes too long (masks.h): then mask() also has the
+  // tokens that nothing is known about, and verdict() says of each.
+  bool mask_is_exact();
+  enum class Verdict : std::uint8_t {
+    allowed,
+    forbidden,
+    unknown,  // with it the text has more readings than the limit
+  };
+  Verdict verdict(TokenId id);
+  // False, and nothing changes, for a token whose verdict is another than allowed.
   bool accept(TokenId id);
   // Takes back the last accepted ones; of more than 256, as many as it still knows: an ambiguous
   // grammar may make it forget the others.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "constrain/automaton.h"
+#include "constrain/time_limit.h"
 
 namespace strata::constrain {
 namespace {
@@ -140,12 +141,11 @@ class Plan {
 class Builder {
  public:
   Builder(const Grammar& grammar, const Analysis& analysis, const CompileLimits& limits,
-          std::size_t vocabulary, Deadline& deadline)
+          std::size_t vocabulary)
       : grammar_(grammar),
         analysis_(analysis),
         limits_(limits),
         vocabulary_(vocabulary),
-        deadline_(deadline),
         plan_(grammar, analysis),
         number_(grammar.rules().size(), Nfa::kNone) {}
 
@@ -192,7 +192,7 @@ class Builder {
 
   // The texts of the expression, from one state to another. Parts that cannot end are left out.
   Status expr(Expr expr, std::uint32_t from, std::uint32_t to) {
-    STRATA_TRY(deadline_.check());
+    STRATA_TRY(TimeLimit::check());
     const Node& node = grammar_.nodes()[index(expr)];
     switch (node.kind) {
       case Kind::regular:
@@ -323,7 +323,6 @@ class Builder {
   const Analysis& analysis_;
   const CompileLimits& limits_;
   std::size_t vocabulary_;
-  Deadline& deadline_;
   Plan plan_;
   std::vector<std::uint32_t> number_, called_;
   std::map<TokenSet, std::uint32_t> sets_;
@@ -339,8 +338,8 @@ bool TokenSet::contains(TokenId id) const {
 }
 
 Result<Nfa> build_nfa(const Grammar& grammar, const Analysis& analysis, const CompileLimits& limits,
-                      std::size_t vocabulary, Deadline& deadline) {
-  return Builder(grammar, analysis, limits, vocabulary, deadline).build();
+                      std::size_t vocabulary) {
+  return Builder(grammar, analysis, limits, vocabulary).build();
 }
 
 }  // namespace strata::constrain

@@ -1,7 +1,6 @@
 // A grammar as nondeterministic automata that call each other: what is determinised next.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -12,26 +11,6 @@
 #include "constrain/matcher.h"
 
 namespace strata::constrain {
-
-// Ends a compilation that takes too long. Cheap to ask.
-class Deadline {
- public:
-  explicit Deadline(double seconds)
-      : end_(std::chrono::steady_clock::now() +
-             std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                 std::chrono::duration<double>(seconds))),
-        seconds_(seconds) {}
-  Status check() {
-    if (++asked_ % 256 != 0 || std::chrono::steady_clock::now() < end_) return {};
-    return fail(ErrorCode::exhausted,
-                "the constraint takes more than {} s to compile; make it smaller", seconds_);
-  }
-
- private:
-  std::chrono::steady_clock::time_point end_;
-  double seconds_;
-  std::uint32_t asked_ = 0;
-};
 
 // Any of the tokens, or any but them; sorted.
 struct TokenSet {
@@ -71,6 +50,6 @@ struct Nfa {
 // Rules that are small or called once are written where they are called. A rule never matches the
 // empty text when it is called, as the callers may pass it by.
 Result<Nfa> build_nfa(const Grammar& grammar, const Analysis& analysis, const CompileLimits& limits,
-                      std::size_t vocabulary, Deadline& deadline);
+                      std::size_t vocabulary);
 
 }  // namespace strata::constrain

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "constrain/time_limit.h"
+
 namespace strata::constrain {
 
 namespace json = boost::json;
@@ -73,7 +75,7 @@ void absorb(Cases<Case>& cases) {
 
 Status Expander::spend(std::size_t members) {
   work_ += members;
-  if (work_ <= kMaxWork) return {};
+  if (work_ <= kMaxWork) return TimeLimit::check();
   return fail(ErrorCode::exhausted,
               "the schema takes more than {} steps to combine; use fewer alternatives in anyOf, "
               "oneOf, allOf and if",

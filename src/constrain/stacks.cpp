@@ -37,6 +37,7 @@ void Stacks::begin(Readings& out) {
 
 bool Stacks::step(const Readings& from, std::uint8_t byte, Readings& out) {
   out.clear();
+  overflowed_ = false;
   for (const Reading& it : from.list) {
     const std::uint32_t to = automata_->next(it.state, byte);
     if (to != Automata::kDead && !add(out, {to, it.stack})) return false;
@@ -46,12 +47,14 @@ bool Stacks::step(const Readings& from, std::uint8_t byte, Readings& out) {
 
 bool Stacks::enter(Reading reading, Readings& out) {
   out.clear();
+  overflowed_ = false;
   out.list.push_back(reading);
   return close(out);
 }
 
 bool Stacks::step_token(const Readings& from, TokenId id, Readings& out) {
   out.clear();
+  overflowed_ = false;
   for (const Reading& it : from.list) {
     const Automata::State* state = &automata_->states[it.state];
     for (std::uint32_t i = state[0].tokens; i < state[1].tokens; ++i) {
@@ -79,7 +82,7 @@ bool Stacks::close(Readings& readings) {
   for (std::size_t i = 0; i < readings.list.size(); ++i) {
     ++work_;
     const Reading it = readings.list[i];
-    if (automata_->has_calls(it.state)) call(it);
+    if (automata_->has_calls(it.state) && !call(it)) return overflow(readings);
     if (!automata_->states[it.state].accepts) continue;
     if (it.stack == 0) {
       readings.complete = true;
@@ -97,6 +100,12 @@ bool Stacks::close(Readings& readings) {
   return !readings.dead();
 }
 
+bool Stacks::overflow(Readings& readings) {
+  readings.clear();
+  overflowed_ = true;
+  return false;
+}
+
 bool Stacks::add(Readings& readings, Reading reading) {
   std::vector<Reading>& list = readings.list;
   if (list.size() < kLinear) {
@@ -104,10 +113,7 @@ bool Stacks::add(Readings& readings, Reading reading) {
     list.push_back(reading);
     return true;
   }
-  if (list.size() >= max_readings_) {
-    readings.clear();
-    return false;
-  }
+  if (list.size() >= max_readings_) return overflow(readings);
   // The table is made anew when the list has become long, and whenever it fills.
   if (list.size() == kLinear || list.size() * 2 > seen_.size()) {
     seen_.assign(std::bit_ceil(std::max<std::size_t>(64, list.size() * 4)), 0);
@@ -125,10 +131,10 @@ bool Stacks::add(Readings& readings, Reading reading) {
   return true;
 }
 
-// A call that could not end within the limit of depth is not made.
-void Stacks::call(const Reading& from) {
+// A call that could not end within the limit of depth is not made. False: there are too many.
+bool Stacks::call(const Reading& from) {
   const Automata::State* state = &automata_->states[from.state];
-  if (called_.size() > kCallsAReading * max_readings_) return;
+  if (called_.size() > kCallsAReading * max_readings_) return false;
   for (std::uint32_t i = state[0].calls; i < state[1].calls; ++i) {
     const Automata::Call& it = automata_->calls[i];
     const std::uint32_t inside = automata_->states[automata_->rules[it.rule].start].height + 1U;
@@ -136,6 +142,7 @@ void Stacks::call(const Reading& from) {
     if (entries_[from.stack].depth + std::max(inside, after) > max_depth_) continue;
     called_.push_back({it.rule, {it.back, from.stack}});
   }
+  return true;
 }
 
 bool Stacks::run_calls(Readings& readings) {
@@ -163,7 +170,7 @@ bool Stacks::run_calls(Readings& readings) {
     const Reading start{automata_->rules[rule].start, entry(backs_)};
     if (!add(readings, start)) return false;
     const std::size_t before = called_.size();
-    if (automata_->has_calls(start.state)) call(start);
+    if (automata_->has_calls(start.state) && !call(start)) return overflow(readings);
     for (std::size_t k = before; k < called_.size(); ++k) {
       std::push_heap(called_.begin(), called_.begin() + static_cast<std::ptrdiff_t>(k) + 1, later);
     }
@@ -174,6 +181,7 @@ bool Stacks::run_calls(Readings& readings) {
 std::uint32_t Stacks::entry(std::vector<Reading>& places) {
   std::sort(places.begin(), places.end());
   places.erase(std::unique(places.begin(), places.end()), places.end());
+  work_ += places.size();
   std::uint64_t hash = places.size();
   for (const Reading& it : places) hash += hash_of(it);
   std::size_t slot = hash & (slots_.size() - 1);
@@ -193,7 +201,6 @@ std::uint32_t Stacks::entry(std::vector<Reading>& places) {
   places_.insert(places_.end(), places.begin(), places.end());
   entries_.push_back(fresh);
   slots_[slot] = number;
-  work_ += places.size();
   if (entries_.size() * 2 > slots_.size()) fill_slots();
   return number;
 }

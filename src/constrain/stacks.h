@@ -36,15 +36,17 @@ class Stacks {
 
   void begin(Readings& out);
   // What `from` becomes with a byte, or with a token as such. False, with nothing in `out`, if
-  // nothing is left.
+  // nothing is left, or if there are more readings than the limit: then overflowed() says so.
   bool step(const Readings& from, std::uint8_t byte, Readings& out);
   bool step_token(const Readings& from, TokenId id, Readings& out);
   // A single reading, with what it leads to without anything being read.
   bool enter(Reading reading, Readings& out);
+  bool overflowed() const { return overflowed_; }  // of the last of these calls
   // Adds readings that are complete in themselves to others.
   static void merge(const Readings& from, Readings& to);
 
-  // Readings looked at since begin_work().
+  // Readings looked at since begin_work(). The same for the same readings of the same grammar,
+  // whatever was read before.
   std::uint64_t work() const { return work_; }
   void begin_work() { work_ = 0; }
 
@@ -75,7 +77,8 @@ class Stacks {
 
   bool close(Readings& readings);
   bool add(Readings& readings, Reading reading);
-  void call(const Reading& from);
+  bool overflow(Readings& readings);
+  bool call(const Reading& from);
   bool run_calls(Readings& readings);
   std::uint32_t entry(std::vector<Reading>& places);
   void fill_slots();
@@ -84,6 +87,7 @@ class Stacks {
   const Automata* automata_;
   std::uint32_t max_depth_, max_readings_;
   std::uint64_t work_ = 0;
+  bool overflowed_ = false;
   std::vector<Entry> entries_;
   std::vector<Reading> places_;
   std::vector<std::uint32_t> slots_;  // hash table of entries_; 0 is free

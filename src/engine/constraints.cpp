@@ -2,12 +2,18 @@
 
 #include "base/clock.h"
 #include "constrain/gbnf.h"
+#include "constrain/time_limit.h"
 
 namespace strata {
 
 bool PendingGrammar::ready() const {
   const std::lock_guard lock(mutex_);
   return grammar_.has_value();
+}
+
+bool PendingGrammar::failed() const {
+  const std::lock_guard lock(mutex_);
+  return grammar_ && !*grammar_;
 }
 
 Grammars PendingGrammar::result() const {
@@ -26,14 +32,16 @@ void PendingGrammar::set(Grammars grammar) {
   for (const auto& ready : waiting) ready();
 }
 
-Constraints::Constraints(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+Constraints::Constraints(const Tokenizer& tokenizer, const Turns& turns)
+    : tokenizer_(tokenizer), turns_(turns) {}
 
 void Constraints::stop() {
-  worker_.stop();
+  worker_.stop();  // first: it gives the other one work
+  later_worker_.stop();
 }
 
-std::shared_ptr<const PendingGrammar> Constraints::compile(const std::string& text,
-                                                           std::function<void()> ready) {
+Result<std::shared_ptr<const PendingGrammar>> Constraints::compile(const std::string& text,
+                                                                   std::function<void()> ready) {
   std::shared_ptr<PendingGrammar> pending;
   {
     const std::lock_guard lock(mutex_);
@@ -41,24 +49,46 @@ std::shared_ptr<const PendingGrammar> Constraints::compile(const std::string& te
       ++counters_.reused;
       return kept;
     }
-    std::weak_ptr<PendingGrammar>& open = open_[text];
-    pending = open.lock();
+    const auto open = open_.find(text);
+    if (open != open_.end()) pending = open->second.lock();
     if (pending) {
       const std::lock_guard inner(pending->mutex_);
       if (!pending->grammar_) pending->waiting_.push_back(std::move(ready));
       ++counters_.reused;
       return pending;
     }
+    if (open_.size() >= kMaxOpen) {
+      std::erase_if(open_, [](const auto& entry) { return entry.second.expired(); });
+      if (open_.size() >= kMaxOpen) {
+        return fail(ErrorCode::exhausted,
+                    "{} other constraints wait to be compiled, the limit; try again later",
+                    open_.size());
+      }
+    }
     pending = std::make_shared<PendingGrammar>();
     pending->waiting_.push_back(std::move(ready));
-    open = pending;
+    open_[text] = pending;
   }
-  worker_.post([this, weak = std::weak_ptr(pending), text] { run(weak, text); });
+  worker_.post([this, order = Order{pending, text}] { take_turn(order, 0); });
   return pending;
 }
 
-void Constraints::run(const std::weak_ptr<PendingGrammar>& weak, const std::string& text) {
-  const std::shared_ptr<PendingGrammar> pending = weak.lock();
+void Constraints::take_later_turn() {
+  Order order;
+  std::size_t turn = 1;
+  {
+    const std::lock_guard lock(mutex_);
+    if (later_[0].empty()) ++turn;
+    std::deque<Order>& queue = later_[turn - 1];
+    order = std::move(queue.front());
+    queue.pop_front();
+  }
+  take_turn(order, turn);
+}
+
+void Constraints::take_turn(const Order& order, std::size_t turn) {
+  const std::string& text = order.text;
+  const std::shared_ptr<PendingGrammar> pending = order.pending.lock();
   if (!pending) {  // cancelled meanwhile
     const std::lock_guard lock(mutex_);
     const auto open = open_.find(text);
@@ -66,36 +96,53 @@ void Constraints::run(const std::weak_ptr<PendingGrammar>& weak, const std::stri
     return;
   }
   const double start = monotonic_seconds();
-  Grammars grammar = make(text);
+  bool out_of_time = false;
+  Grammars grammar = make(text, turns_[turn], out_of_time);
+  const bool again = out_of_time && turn + 1 < turns_.size();
   {
     const std::lock_guard lock(mutex_);
     counters_.microseconds += static_cast<std::uint64_t>(1e6 * (monotonic_seconds() - start));
-    ++(grammar ? counters_.compiled : counters_.refused);
-    open_.erase(text);
+    if (again) {
+      later_[turn].push_back(order);
+    } else {
+      ++(grammar ? counters_.compiled : counters_.refused);
+      open_.erase(text);
+    }
   }
+  if (again) return later_worker_.post([this] { take_later_turn(); });
   pending->set(grammar);
   if (grammar) keep(text, pending);
 }
 
-Grammars Constraints::make(const std::string& text) {
+Grammars Constraints::make(const std::string& text, double seconds, bool& out_of_time) {
   STRATA_ASSIGN(auto words, vocabulary());
-  STRATA_ASSIGN(const constrain::Grammar grammar,
-                constrain::parse_gbnf(text, [this](std::string_view literal) {
-                  return tokenizer_.special(literal);
-                }));
-  return constrain::CompiledGrammar::compile(grammar, std::move(words));
+  const constrain::TimeLimit time(seconds);
+  const auto compiled = [&]() -> Grammars {
+    STRATA_ASSIGN(const constrain::Grammar grammar,
+                  constrain::parse_gbnf(text, [this](std::string_view literal) {
+                    return tokenizer_.special(literal);
+                  }));
+    return constrain::CompiledGrammar::compile(grammar, std::move(words));
+  };
+  Grammars grammar = compiled();
+  out_of_time = !grammar && time.passed();
+  return grammar;
 }
 
 Result<std::shared_ptr<const constrain::Vocabulary>> Constraints::vocabulary() {
-  if (vocabulary_) return vocabulary_;
+  {
+    const std::lock_guard lock(mutex_);
+    if (vocabulary_) return vocabulary_;
+  }
   std::vector<std::string> texts(tokenizer_.size());
   for (std::size_t i = 0; i < texts.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
     const TokenKind kind = tokenizer_.kind(id);
     if (kind == TokenKind::normal || kind == TokenKind::byte) texts[i] = tokenizer_.bytes(id);
   }
-  STRATA_ASSIGN(vocabulary_, constrain::Vocabulary::make(std::move(texts)));
-  return vocabulary_;
+  STRATA_ASSIGN(auto made, constrain::Vocabulary::make(std::move(texts)));
+  const std::lock_guard lock(mutex_);
+  return vocabulary_ = std::move(made);
 }
 
 std::shared_ptr<PendingGrammar> Constraints::find(const std::string& text) {

@@ -2,7 +2,9 @@
 // same text. Internal to the engine.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <list>
 #include <memory>
@@ -25,6 +27,7 @@ using Grammars = Result<std::shared_ptr<const constrain::CompiledGrammar>>;
 class PendingGrammar {
  public:
   bool ready() const;
+  bool failed() const;      // it is ready, and an error
   Grammars result() const;  // once it is ready
 
  private:
@@ -36,24 +39,38 @@ class PendingGrammar {
   std::vector<std::function<void()>> waiting_;
 };
 
-// Any thread. One grammar is compiled at a time; one that nobody waits for any more is left out.
+// Any thread. Grammars are compiled in turns: each gets a moment, in the order they came, which is
+// enough for nearly all. A second thread begins those again that need more, for a longer turn, and
+// what needs more than that behind all others. So a grammar waits a moment for each that came
+// before it, however slow those are, and no more than kMaxOpen are open. One that nobody waits for
+// any more is left out.
 class Constraints {
  public:
   static constexpr std::size_t kMaxKept = 64;
   static constexpr std::size_t kMaxKeptBytes = std::size_t{256} << 20;
+  static constexpr std::size_t kMaxOpen = 64;  // texts that are compiled or wait for it
+  using Turns = std::array<double, 3>;         // seconds; the last is the limit
+  static constexpr Turns kTurns = {0.05, 0.25, 2};
 
-  explicit Constraints(const Tokenizer& tokenizer);  // which must outlive this
+  explicit Constraints(const Tokenizer& tokenizer,  // which must outlive this
+                       const Turns& turns = kTurns);
 
   // `ready` is called by another thread when the result is there, unless it is there at once.
-  std::shared_ptr<const PendingGrammar> compile(const std::string& text,
-                                                std::function<void()> ready);
+  // `exhausted` where kMaxOpen are open.
+  Result<std::shared_ptr<const PendingGrammar>> compile(const std::string& text,
+                                                        std::function<void()> ready);
   EngineCounters::Grammars counters() const;
   void stop();  // no `ready` is called any more
 
  private:
-  Grammars make(const std::string& text);
+  struct Order {
+    std::weak_ptr<PendingGrammar> pending;
+    std::string text;
+  };
+  Grammars make(const std::string& text, double seconds, bool& out_of_time);
   Result<std::shared_ptr<const constrain::Vocabulary>> vocabulary();
-  void run(const std::weak_ptr<PendingGrammar>& pending, const std::string& text);
+  void take_turn(const Order& order, std::size_t turn);
+  void take_later_turn();
   std::shared_ptr<PendingGrammar> find(const std::string& text);
   void keep(const std::string& text, const std::shared_ptr<PendingGrammar>& grammar);
 
@@ -64,14 +81,18 @@ class Constraints {
   };
 
   const Tokenizer& tokenizer_;
-  std::shared_ptr<const constrain::Vocabulary> vocabulary_;  // the worker's, made when first needed
+  const Turns turns_;
   mutable std::mutex mutex_;
+  std::shared_ptr<const constrain::Vocabulary> vocabulary_;              // made when first needed
   std::unordered_map<std::string, Entry> kept_;                          // by text
   std::unordered_map<std::string, std::weak_ptr<PendingGrammar>> open_;  // that are being compiled
   std::list<std::string> ages_;  // the least recently used first
   std::size_t kept_bytes_ = 0;
   EngineCounters::Grammars counters_;
-  SerialWorker worker_;  // last: nothing runs when the rest is gone
+  std::array<std::deque<Order>, 2> later_;  // by how often they had a turn, from 1
+  // Last: nothing runs when the rest is gone. `worker_` gives first turns, `later_worker_` the
+  // others.
+  SerialWorker later_worker_, worker_;
 };
 
 }  // namespace strata

@@ -9,8 +9,10 @@
 //   which may also come before any of them. After finished() the engine drops its reference.
 // - Same tokens: greedy and seeded output of a request depends on its prompt, sampling and the
 //   model alone, never on drafts, caches, other requests, chunk sizes, windows or threads.
-// - Requests are admitted first come first served. Memory for all that a request may become is
-//   reserved before it starts; it waits for it, or is refused if it could never be had.
+// - A request hears nothing before its grammar is compiled, and only finished() if that fails.
+// - Requests are admitted first come first served; who still waits for a grammar lets others by.
+//   Memory for all that a request may become is reserved before it starts; it waits for it, or is
+//   refused if it could never be had.
 // - Prompts are read in chunks beside the decoding of others (scheduler.h states the bounds).
 #pragma once
 

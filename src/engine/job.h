@@ -35,7 +35,7 @@ struct Job {
   std::uint32_t read = 0;            // tokens that stand in the caches
   std::optional<Sequence> sequence;  // once it runs
   std::unique_ptr<ConversationLoad> load;
-  bool loading = false;             // it waits for the disk, its grammar, another request's prompt
+  bool loading = false;             // it waits for the disk or another request's prompt
   RequestId joined = 0;             // whose prompt begins as this one's and is being read; 0: none
   std::uint32_t join_at = 0;        // how far it must have got
   bool starved = false;             // there is no memory for it until another ends
@@ -54,9 +54,11 @@ struct Job {
 
   Completion completion;
   double submitted = 0, admitted = 0, decoding_since = 0;  // seconds
-  std::uint32_t ahead = UINT32_MAX;                        // last reported by Listener::queued
+  std::optional<std::uint32_t> ahead;                      // last reported by Listener::queued
   bool cancelled = false;
 
+  // What it needs of one is there, or known to be impossible.
+  bool has_grammar() const { return !grammar || grammar->ready(); }
   bool decoding() const { return read >= prompt; }
   std::uint32_t generated() const { return static_cast<std::uint32_t>(tokens.size()) - prompt; }
 };

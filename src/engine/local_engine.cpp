@@ -104,8 +104,9 @@ Result<RequestId> LocalEngine::submit(Request request, std::shared_ptr<Listener>
   job->tokens = std::move(request.prompt);
   job->chain = SamplingChain(request, prompt, token_bytes_);
   job->watch = AnswerWatch(request, parts_.tokenizer);
-  if (!request.grammar.empty())
-    job->grammar = constraints_.compile(request.grammar, [this] { wake_worker(); });
+  if (!request.grammar.empty()) {
+    STRATA_ASSIGN(job->grammar, constraints_.compile(request.grammar, [this] { wake_worker(); }));
+  }
   job->request = std::move(request);
   job->listener = std::move(listener);
   job->submitted = monotonic_seconds();
@@ -196,6 +197,7 @@ void LocalEngine::work() {
     rest(lock);
     if (stopping_) break;
     drop_cancelled(lock);
+    drop_impossible(lock);
     run_errands(lock);
     collect_loads(lock);
     start_waiting(lock);
@@ -233,6 +235,8 @@ void LocalEngine::run_errands(Lock& lock) {
 // Until there is something to do. Nothing at all for a while: time to write.
 void LocalEngine::rest(Lock& lock) {
   const auto is_cancelled = [](const auto& job) { return job->cancelled; };
+  // Its listener has heard nothing yet, and now there is something to say.
+  const auto has_news = [](const auto& job) { return !job->ahead && job->has_grammar(); };
   const auto needed = [&] {
     const auto& running = scheduler_.running();
     const auto& waiting = scheduler_.waiting();
@@ -240,7 +244,8 @@ void LocalEngine::rest(Lock& lock) {
            std::any_of(
                running.begin(), running.end(),
                [&](const auto& job) { return !job->loading || job->cancelled || loaded(*job); }) ||
-           std::any_of(waiting.begin(), waiting.end(), is_cancelled);
+           std::any_of(waiting.begin(), waiting.end(), is_cancelled) ||
+           std::any_of(waiting.begin(), waiting.end(), has_news);
   };
   while (!wake_.wait_for(lock, kIdle, needed)) {
     lock.unlock();
@@ -268,16 +273,20 @@ void LocalEngine::drop_cancelled(Lock& lock) {
   for (const RequestId id : scheduler_.cancelled()) finish(lock, id, FinishReason::cancelled);
 }
 
-// What it starts from is not there yet: its beginning on the disk, its grammar.
-bool LocalEngine::waits(const Job& job) {
-  return (job.load && !job.load->ready()) || (job.grammar && !job.grammar->ready());
+// Requests whose grammar cannot be compiled: they need not wait to hear it.
+void LocalEngine::drop_impossible(Lock& lock) {
+  std::vector<std::pair<RequestId, Error>> failed;
+  for (const auto& job : scheduler_.waiting()) {
+    if (!job->grammar || !job->grammar->failed()) continue;
+    failed.emplace_back(job->id, constrain(*job).error());
+  }
+  for (auto& [id, error] : failed) finish(lock, id, FinishReason::error, std::move(error));
 }
 
 // Whether the disk or another request has a job's beginning ready, and it may try to start from it.
 bool LocalEngine::loaded(const Job& job) const {
   if (!job.loading || job.starved) return false;
-  if (waits(job)) return false;
-  if (job.load) return true;
+  if (job.load) return job.load->ready();
   const auto& running = scheduler_.running();
   const auto reader = std::find_if(running.begin(), running.end(),
                                    [&](const auto& other) { return other->id == job.joined; });
@@ -338,17 +347,17 @@ void LocalEngine::start_waiting(Lock& lock) {
     lock.lock();
     job->admitted = monotonic_seconds();
     job->completion.queue_seconds = job->admitted - job->submitted;
-    if (load || join(*job) || waits(*job)) {
+    if (load || join(*job)) {
       job->load = std::move(load);
       job->loading = true;
-      scheduler_.start();
+      scheduler_.start(*job);
       continue;
     }
     lock.unlock();
     const Status status = begin(*job);
     lock.lock();
     if (status) {
-      scheduler_.start();
+      scheduler_.start(*job);
     } else if (status.error().code == ErrorCode::unavailable) {
       job->starved = true;
     } else {
@@ -379,7 +388,10 @@ void LocalEngine::report_queue(Lock& lock) {
   std::vector<std::pair<std::shared_ptr<Listener>, std::uint32_t>> moved;
   std::uint32_t ahead = 0;
   for (const auto& job : scheduler_.waiting()) {
-    if (job->ahead != ahead) moved.emplace_back(job->listener, job->ahead = ahead);
+    if (job->ahead != ahead && job->has_grammar()) {
+      job->ahead = ahead;
+      moved.emplace_back(job->listener, ahead);
+    }
     ++ahead;
   }
   if (moved.empty()) return;
@@ -423,15 +435,15 @@ Status LocalEngine::begin(Job& job) {
   return {};
 }
 
-Status LocalEngine::constrain(Job& job) const {
+Status LocalEngine::constrain(Job& job) {
+  if (job.chain.constrained()) return {};
   auto grammar = job.grammar->result();
   if (!grammar) {
     // Whatever limit it met, it would meet it again.
     return fail(ErrorCode::invalid_argument, "the constraint of the answer cannot be kept: {}",
                 grammar.error().message);
   }
-  if (!job.chain.constrained())
-    job.chain.constrain(constrain::Matcher(std::move(*grammar), job.request.stop_ids));
+  job.chain.constrain(constrain::Matcher(std::move(*grammar), job.request.stop_ids));
   return {};
 }
 
@@ -710,10 +722,7 @@ bool LocalEngine::take_token(Job& job, std::span<const float> logits) {
   done.stopped_by = job.watch.stopped_by();
   if (step.token && !job.chain.wrote(*step.token)) {
     done.reason = FinishReason::error;
-    done.error = {ErrorCode::invalid_argument,
-                  fmt::format("the engine had to write token {} to end the thinking, which the "
-                              "constraint of the answer does not allow",
-                              *step.token)};
+    done.error = {ErrorCode::invalid_argument, job.chain.refusal(*step.token)};
     return false;
   }
   if (step.token) {
@@ -751,7 +760,7 @@ void LocalEngine::finish(Lock& lock, RequestId id, FinishReason reason, Error er
   const std::unique_ptr<Job> job = scheduler_.remove(id);
   if (!job) return;
   for (const auto& other : scheduler_.running()) other->starved = false;
-  if (!scheduler_.waiting().empty()) scheduler_.waiting().front()->starved = false;
+  for (const auto& other : scheduler_.waiting()) other->starved = false;
   Completion& done = job->completion;
   done.reason = reason;
   done.error = std::move(error);

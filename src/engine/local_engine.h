@@ -52,6 +52,7 @@ class LocalEngine final : public Engine {
   void run_errands(Lock& lock);
   void post(std::function<void()> errand);
   void drop_cancelled(Lock& lock);
+  void drop_impossible(Lock& lock);
   bool loaded(const Job& job) const;
   bool join(Job& job) const;
   Job* next_waiting();
@@ -63,8 +64,7 @@ class LocalEngine final : public Engine {
   std::uint64_t promised_bytes() const;
   void collect_loads(Lock& lock);
   void run_round(Lock& lock);
-  static bool waits(const Job& job);
-  Status constrain(Job& job) const;
+  static Status constrain(Job& job);
   void guess(Round& round);
   static void drop_forbidden(Job& job);
   static bool guess_forced(Job& job);

@@ -230,9 +230,51 @@ TokenId SamplingChain::pick(std::span<const float> logits, std::span<const Token
       changed_.assign(logits.begin(), logits.end());
       apply_mask(matcher_->mask(), changed_);
     }
+    if (matcher_ && !matcher_->mask_is_exact()) return pick_known(logits, history.size());
     logits = changed_;
   }
   return sample(logits, sampling_, history.size());
+}
+
+// Of a mask with tokens that nothing is known about: those that are picked are asked for, one by
+// one. What comes is the same whatever was asked before, as the mask is.
+TokenId SamplingChain::pick_known(std::span<const float> logits, std::size_t position) {
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
+  constexpr int kMostTries = 1'000;
+  std::vector<TokenId> forbidden;
+  TokenId id = 0;
+  for (int tries = 0; tries < kMostTries; ++tries) {
+    if (*std::max_element(changed_.begin(), changed_.end()) == kNever) {
+      if (forbidden.empty()) break;
+      // The hooks forbid all that the grammar allows.
+      changed_.assign(logits.begin(), logits.end());
+      apply_mask(matcher_->mask(), changed_);
+      for (const TokenId other : forbidden) changed_[static_cast<std::size_t>(other)] = kNever;
+      if (*std::max_element(changed_.begin(), changed_.end()) == kNever) break;
+    }
+    id = sample(changed_, sampling_, position);
+    if (matcher_->verdict(id) != constrain::Matcher::Verdict::forbidden) return id;
+    forbidden.push_back(id);
+    changed_[static_cast<std::size_t>(id)] = kNever;
+  }
+  return id;  // wrote() will refuse it
+}
+
+std::string SamplingChain::refusal(TokenId id) {
+  if (matcher_->verdict(id) == constrain::Matcher::Verdict::unknown) {
+    return fmt::format(
+        "the constraint of the answer can be read in more than {} ways at once; make it less "
+        "ambiguous",
+        constrain::CompileLimits().parallel);
+  }
+  if (!matcher_->mask_is_exact()) {
+    return "finding out what the constraint of the answer allows next takes too many readings; "
+           "make it less ambiguous";
+  }
+  return fmt::format(
+      "the engine had to write token {} to end the thinking, which the constraint of the answer "
+      "does not allow",
+      id);
 }
 
 }  // namespace strata

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "constrain/matcher.h"
@@ -31,8 +32,10 @@ class SamplingChain {
   // From now on only what the grammar allows is picked; each token of the answer is told to it.
   void constrain(constrain::Matcher matcher) { matcher_ = std::move(matcher); }
   bool constrained() const { return matcher_.has_value(); }
-  // A token of the answer, picked or not. False: the grammar does not allow it.
+  // A token of the answer, picked or not. False: the grammar does not allow it, or cannot say; the
+  // sentence is refusal()'s.
   bool wrote(TokenId id) { return !matcher_ || matcher_->accept(id); }
+  std::string refusal(TokenId id);
   // The grammar is at an end: nothing can follow. `stuck`: at a limit of its own, not whole.
   bool at_end() const { return matcher_ && matcher_->must_end(); }
   bool stuck() const { return matcher_ && matcher_->stuck(); }
@@ -50,9 +53,11 @@ class SamplingChain {
   TokenId pick(std::span<const float> logits, std::span<const TokenId> history);
 
  private:
+  void prepare();
+  TokenId pick_known(std::span<const float> logits, std::size_t position);
+
   Sampling sampling_;
   std::vector<std::unique_ptr<const LogitHook>> hooks_;
-  void prepare();
 
   static constexpr double kHandOver = 50e-6;
 

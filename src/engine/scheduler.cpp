@@ -5,12 +5,17 @@
 namespace strata {
 
 Job* Scheduler::next_waiting() {
-  return waiting_.empty() || running_.size() >= parallel_ ? nullptr : waiting_.front().get();
+  if (running_.size() >= parallel_) return nullptr;
+  const auto first = std::find_if(waiting_.begin(), waiting_.end(),
+                                  [](const auto& job) { return job->has_grammar(); });
+  return first == waiting_.end() ? nullptr : first->get();
 }
 
-void Scheduler::start() {
-  running_.push_back(std::move(waiting_.front()));
-  waiting_.pop_front();
+void Scheduler::start(const Job& job) {
+  const auto at = std::find_if(waiting_.begin(), waiting_.end(),
+                               [&](const auto& other) { return other.get() == &job; });
+  running_.push_back(std::move(*at));
+  waiting_.erase(at);
 }
 
 Job* Scheduler::find(RequestId id) {

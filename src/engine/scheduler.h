@@ -1,6 +1,7 @@
 // Which rows the next window holds. Internal to the engine; not thread safe.
 //
-// Requests are admitted first come first served; at most `parallel` run. A window holds the rows of
+// Requests are admitted first come first served, but that those whose grammar is being compiled let
+// others by; at most `parallel` run. A window holds the rows of
 // every sequence that decodes and, beside them, up to a chunk of rows of prompts. A prompt of which
 // no more than a chunk is to be read when it starts is short, any other long. While both kinds are
 // there, chunks alternate: one is for the short ones, in order of admission and as many as fit it;
@@ -33,9 +34,10 @@ class Scheduler {
       : parallel_(parallel), prompt_chunk_(prompt_chunk) {}
 
   void add(std::unique_ptr<Job> job) { waiting_.push_back(std::move(job)); }
-  // The waiting job that is next and may run, or null. It stays where it is until start().
+  // The waiting job that is next and may run, or null: the first one whose grammar is compiled. It
+  // stays where it is until start().
   Job* next_waiting();
-  void start();
+  void start(const Job& job);
   Job* find(RequestId id);
 
   struct Slice {

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <mutex>
+#include <set>
 
 #include "constrain/gbnf.h"
 #include "constrain/json_schema.h"
+#include "constrain/time_limit.h"
 
 namespace strata::server {
 
@@ -44,13 +46,19 @@ std::string json_text(std::string_view text) {
   return json::serialize(json::string(text));
 }
 
-// Schemas may take a while to look at. One is looked at here at a time, so that other requests keep
-// a thread; what is not, the engine refuses in the same words before it reads the prompt.
+// Schemas may take a while to look at. One is looked at here at a time, and not for long, so that
+// other requests keep a thread; what is not looked at to the end, the engine refuses in the same
+// words before it reads the prompt. This is here to name the field, and nothing else may depend on
+// it.
 template <class Check>
 Status unless_busy(Check check) {
+  constexpr double kSeconds = 0.1;
   static std::mutex looking;
   const std::unique_lock lock(looking, std::try_to_lock);
-  return lock ? check() : Status();
+  if (!lock) return {};
+  const constrain::TimeLimit time(kSeconds);
+  Status status = check();
+  return time.passed() ? Status() : status;
 }
 
 Answer<void> read_schema(const json::value& schema, std::string_view field, Generation& request) {
@@ -171,12 +179,9 @@ class CallRules {
   // Arguments by the schema; those of a tool that is not strict, and whose schema cannot be
   // enforced, by their form alone.
   static std::string fields(const json::value& tool) {
-    if (is_strict(tool) || enforceable(tool)) {
-      return fmt::format("%fields {} {} {} {}", json_text(kMarks.open), json_text(kMarks.middle),
-                         json_text(kMarks.close), json::serialize(schema_of(tool)));
-    }
-    return fmt::format("({} [^>\\n]+ {} %until {} {})*", quoted(kMarks.open), quoted(kMarks.middle),
-                       json_text(kMarks.close), quoted(kMarks.close));
+    return fmt::format("{} {} {} {} {}", is_strict(tool) ? "%fields" : "%fields-if-able",
+                       json_text(kMarks.open), json_text(kMarks.middle), json_text(kMarks.close),
+                       json::serialize(schema_of(tool)));
   }
 
   const ChatRequest& request_;
@@ -321,17 +326,27 @@ Answer<void> read_tool_choice(const json::value& choice, ChatRequest& request) {
                 "function or allowed_tools");
 }
 
-Answer<void> check_strict_tools(const ChatRequest& request) {
+Answer<void> check_tools(const ChatRequest& request) {
+  std::set<std::string_view> names;
   for (std::size_t i = 0; i < request.conversation.tools.size(); ++i) {
-    const json::value& tool = request.conversation.tools[i];
-    if (!is_strict(tool)) continue;
-    const std::string place = fmt::format("tools[{}]", i);
-    if (const Status status = unless_busy([&] { return enforceable(tool); }); !status) {
-      return refuse(400, place, "'{}' ('{}') is strict, but its schema cannot be enforced: {}",
-                    place, name_of(tool), status.error().message);
+    const std::string_view name = name_of(request.conversation.tools[i]);
+    if (!names.insert(name).second) {
+      return refuse(400, "tools",
+                    "'tools' has two tools of the name '{}'; a call could not say which is meant",
+                    name);
     }
   }
-  return {};
+  const json::array& tools = request.conversation.tools;
+  std::size_t at = 0;
+  const Status status = unless_busy([&]() -> Status {
+    for (; at < tools.size(); ++at)
+      if (is_strict(tools[at])) STRATA_TRY(enforceable(tools[at]));
+    return {};
+  });
+  if (status) return {};
+  const std::string place = fmt::format("tools[{}]", at);
+  return refuse(400, place, "'{}' ('{}') is strict, but its schema cannot be enforced: {}", place,
+                name_of(tools[at]), status.error().message);
 }
 
 std::string answer_grammar(const Generation& request) {

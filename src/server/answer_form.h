@@ -29,8 +29,8 @@ Answer<void> read_format(const boost::json::value& format, std::string_view fiel
 Answer<void> read_tool_choice(const boost::json::value& choice, ChatRequest& request);
 // Makes the answer call one of the tools, or the one of that name.
 Answer<void> force_call(ChatRequest& request, std::string_view name = {});
-// The schemas of strict tools can be enforced.
-Answer<void> check_strict_tools(const ChatRequest& request);
+// No two tools have one name, and the schemas of strict ones can be enforced.
+Answer<void> check_tools(const ChatRequest& request);
 
 // Where a prompt leaves the answer.
 enum class PromptEnd {

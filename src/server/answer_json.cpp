@@ -168,6 +168,21 @@ HttpResponse stream_head(std::string body) {
   return response;
 }
 
+void open_stream(ResponseWriter& writer, std::string body, const std::shared_ptr<QueuePlace>& place,
+                 bool held, KeepAlive keep_alive) {
+  if (!held) return writer.begin_stream(stream_head(std::move(body)), std::move(keep_alive));
+  place->held = true;
+  writer.hold_stream(stream_head(std::move(body)), [place, keep_alive = std::move(keep_alive)] {
+    place->held = false;
+    return keep_alive();
+  });
+}
+
+void release_head(ResponseWriter& writer, QueuePlace& place) {
+  if (!std::exchange(place.held, false)) return;
+  writer.write({});
+}
+
 std::string sse_data(const json::object& object) {
   return fmt::format("data: {}\n\n", json::serialize(object));
 }

@@ -20,6 +20,7 @@ using Writer = std::shared_ptr<ResponseWriter>;
 // Where a request stands, for the comments of its silent stream. Belongs to its strand.
 struct QueuePlace {
   std::optional<std::uint32_t> ahead;  // requests before it, while it waits
+  bool held = false;                   // the head of its stream waits for the engine's first word
   std::string comment() const {
     return ahead ? fmt::format(": queued, {} ahead\n\n", *ahead) : ": keep-alive\n\n";
   }
@@ -57,6 +58,11 @@ void send_anthropic_error(ResponseWriter& writer, const ApiError& error);
 
 // The head of an event stream, with its first bytes.
 HttpResponse stream_head(std::string body);
+// Begins an event stream. `held`: not before release_head(), nor keep_alive_time, as the engine
+// may still refuse the request; place->held says whether an error can be sent instead.
+void open_stream(ResponseWriter& writer, std::string body, const std::shared_ptr<QueuePlace>& place,
+                 bool held, KeepAlive keep_alive);
+void release_head(ResponseWriter& writer, QueuePlace& place);
 // "data: ...\n\n", and with "event: NAME\n" before it.
 std::string sse_data(const boost::json::object& object);
 std::string sse_event(std::string_view name, const boost::json::object& object);

@@ -48,7 +48,7 @@ class AnswerObserver : public ChatObserver {
  public:
   AnswerObserver(Writer writer, std::string model)
       : writer_(std::move(writer)), model_(std::move(model)) {}
-  virtual void begin(std::uint32_t prompt_tokens) { (void)prompt_tokens; }
+  virtual void begin(std::uint32_t /*prompt_tokens*/, bool /*held*/) {}
 
  protected:
   json::object message_head() const {
@@ -137,7 +137,7 @@ class StreamedAnswer final : public AnswerObserver {
  public:
   using AnswerObserver::AnswerObserver;
 
-  void begin(std::uint32_t prompt_tokens) override {
+  void begin(std::uint32_t prompt_tokens, bool held) override {
     json::object message = message_head();
     message["content"] = json::array();
     message["stop_reason"] = nullptr;
@@ -149,12 +149,18 @@ class StreamedAnswer final : public AnswerObserver {
     std::string text =
         sse_event("message_start", {{"type", "message_start"}, {"message", std::move(message)}});
     text += kPing;
-    writer_->begin_stream(stream_head(std::move(text)), [place = place_] {
+    open_stream(*writer_, std::move(text), place_, held, [place = place_] {
       return (place->ahead ? place->comment() : std::string()).append(kPing);
     });
   }
-  void queued(std::uint32_t ahead) override { place_->ahead = ahead; }
-  void started(std::uint32_t) override { place_->ahead.reset(); }
+  void queued(std::uint32_t ahead) override {
+    release_head(*writer_, *place_);
+    place_->ahead = ahead;
+  }
+  void started(std::uint32_t) override {
+    release_head(*writer_, *place_);
+    place_->ahead.reset();
+  }
   void event(const OutputEvent& event) override;
   void finished(const ChatResult& result) override;
 
@@ -210,6 +216,7 @@ void StreamedAnswer::event(const OutputEvent& event) {
 
 void StreamedAnswer::finished(const ChatResult& result) {
   if (result.finish == ChatFinish::error) {
+    if (place_->held) return send_anthropic_error(*writer_, failure_of(result));
     writer_->write(
         fmt::format("event: error\ndata: {}\n\n", anthropic_error_body(failure_of(result))));
     return writer_->end_stream();
@@ -242,11 +249,12 @@ void serve_anthropic_messages(const ServicePtr& service, const HttpRequest& requ
   auto prepared = service->prepare(std::move(parsed->chat));
   if (!prepared) return send_anthropic_error(*writer, prepared.error());
   const auto prompt_tokens = static_cast<std::uint32_t>(prepared->work.prompt.size());
+  const bool held = !prepared->work.grammar.empty();
   auto ids = service->start(std::move(*prepared), executor_of(writer), {observer});
   if (!ids) return send_anthropic_error(*writer, ids.error());
   cancel_on_close(service, writer, std::move(*ids));
   // Before the first event: those wait on the strand until this function returns.
-  observer->begin(prompt_tokens);
+  observer->begin(prompt_tokens, held);
 }
 
 void serve_anthropic_count(const ServicePtr& service, const HttpRequest& request,

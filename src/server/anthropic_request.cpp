@@ -323,7 +323,7 @@ Answer<void> read_tools(const json::object& body, ChatRequest& chat) {
       chat.conversation.tools.push_back(std::move(*tool));
     }
   }
-  if (auto done = check_strict_tools(chat); !done) return done;
+  if (auto done = check_tools(chat); !done) return done;
   auto choice = read_object(body, "tool_choice");
   if (!choice) return passed_on(choice);
   if (*choice == nullptr) return {};

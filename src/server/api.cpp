@@ -285,6 +285,9 @@ class HeadedWriter final : public ResponseWriter {
   void begin_stream(HttpResponse head, KeepAlive keep_alive) override {
     inner_->begin_stream(with_headers(std::move(head)), std::move(keep_alive));
   }
+  void hold_stream(HttpResponse head, KeepAlive keep_alive) override {
+    inner_->hold_stream(with_headers(std::move(head)), std::move(keep_alive));
+  }
   void write(std::string piece) override { inner_->write(std::move(piece)); }
   void end_stream() override { inner_->end_stream(); }
   void when_sent(std::function<void()> function) override {

@@ -69,6 +69,9 @@ class ResponseWriter {
   // written for keep_alive_time, what `keep_alive` returns is; it is called on the strand, and may
   // be empty: never.
   virtual void begin_stream(HttpResponse head, KeepAlive keep_alive) = 0;
+  // The same, but that the head waits for the first piece, which may be empty, for the end, or for
+  // keep_alive_time; until then send() still takes its place.
+  virtual void hold_stream(HttpResponse head, KeepAlive keep_alive) = 0;
   virtual void write(std::string piece) = 0;
   virtual void end_stream() = 0;
   // Calls `function` once, on the strand and never inside this call, when the operating system has

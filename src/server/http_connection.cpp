@@ -90,6 +90,12 @@ class Exchange final : public ResponseWriter {
       connection.begin_stream(number, std::move(head), std::move(keep_alive));
     });
   }
+  void hold_stream(HttpResponse head, KeepAlive keep_alive) override {
+    run([head = std::move(head), keep_alive = std::move(keep_alive)](Connection& connection,
+                                                                     std::uint64_t number) mutable {
+      connection.hold_stream(number, std::move(head), std::move(keep_alive));
+    });
+  }
   void write(std::string piece) override {
     run([piece = std::move(piece)](Connection& connection, std::uint64_t number) mutable {
       connection.write(number, std::move(piece));
@@ -326,7 +332,7 @@ bool Connection::current(std::uint64_t exchange) const {
 }
 
 void Connection::send(std::uint64_t exchange, HttpResponse response) {
-  if (!current(exchange) || answer_ != Answer::none) return;
+  if (!current(exchange) || answer_ == Answer::streaming) return;
   queue(head_text(response, response.body.size()));
   if (!head_only_) queue(std::move(response.body));
   answer_ = Answer::complete;
@@ -334,30 +340,46 @@ void Connection::send(std::uint64_t exchange, HttpResponse response) {
 }
 
 void Connection::begin_stream(std::uint64_t exchange, HttpResponse head, KeepAlive keep_alive) {
+  hold_stream(exchange, std::move(head), std::move(keep_alive));
+  write(exchange, {});
+}
+
+void Connection::hold_stream(std::uint64_t exchange, HttpResponse head, KeepAlive keep_alive) {
   if (!current(exchange) || answer_ != Answer::none) return;
+  answer_ = Answer::held;
+  held_head_ = std::move(head);
+  keep_alive_ = std::move(keep_alive);
+  arm_keep_alive();
+}
+
+void Connection::release_head() {
+  if (answer_ != Answer::held) return;
   answer_ = Answer::streaming;
   if (!chunked_) keep_connection_ = false;
-  queue(head_text(head, std::nullopt));
-  keep_alive_ = std::move(keep_alive);
-  queue_piece(std::move(head.body));
-  arm_keep_alive();
-  flush();
+  queue(head_text(held_head_, std::nullopt));
+  queue_piece(std::move(held_head_.body));
+}
+
+bool Connection::streams(std::uint64_t exchange) const {
+  return current(exchange) && (answer_ == Answer::streaming || answer_ == Answer::held);
 }
 
 void Connection::write(std::uint64_t exchange, std::string piece) {
-  if (!current(exchange) || answer_ != Answer::streaming) return;
+  if (!streams(exchange)) return;
   // One piece may be larger than the limit: what waits is what counts against the reader.
   if (outgoing_bytes_ > 0 && outgoing_bytes_ + piece.size() > context_->limits.outgoing_bytes) {
     log_warning("a client read its stream too slowly; its request is cancelled");
     return close();
   }
+  release_head();
   queue_piece(std::move(piece));
   arm_keep_alive();
   flush();
 }
 
 void Connection::end_stream(std::uint64_t exchange) {
-  if (!current(exchange) || answer_ != Answer::streaming) return;
+  if (!streams(exchange)) return;
+  release_head();
   if (chunked_ && !head_only_) queue("0\r\n\r\n");
   answer_ = Answer::complete;
   flush();
@@ -425,7 +447,8 @@ void Connection::set(Deadline& deadline, std::chrono::milliseconds time,
 void Connection::arm_keep_alive() {
   if (!keep_alive_) return;
   set(keep_alive_deadline_, context_->limits.keep_alive_time, [](Connection& self) {
-    if (self.answer_ == Answer::streaming) self.write(self.exchange_, self.keep_alive_());
+    if (self.answer_ == Answer::streaming || self.answer_ == Answer::held)
+      self.write(self.exchange_, self.keep_alive_());
   });
 }
 

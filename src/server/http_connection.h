@@ -77,7 +77,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   friend class Exchange;
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
   enum class Phase { idle, header, body, busy, draining, closed };
-  enum class Answer { none, streaming, complete };
+  enum class Answer { none, held, streaming, complete };
 
   // Reading.
   void read();
@@ -95,6 +95,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool current(std::uint64_t exchange) const;
   void send(std::uint64_t exchange, HttpResponse response);
   void begin_stream(std::uint64_t exchange, HttpResponse head, KeepAlive keep_alive);
+  void hold_stream(std::uint64_t exchange, HttpResponse head, KeepAlive keep_alive);
+  bool streams(std::uint64_t exchange) const;
+  void release_head();
   void write(std::uint64_t exchange, std::string piece);
   void end_stream(std::uint64_t exchange);
   void set_on_close(std::uint64_t exchange, std::function<void()> function);
@@ -134,6 +137,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool chunked_ = false;    // of the stream; else its end is the connection's
   bool head_only_ = false;  // the method was HEAD
   std::string path_;        // of the request, once its headers are there
+  HttpResponse held_head_;  // while answer_ is held
   KeepAlive keep_alive_;
   std::function<void()> on_close_;
   std::function<void()> when_sent_;

@@ -36,7 +36,7 @@ class ChatAnswer {
 
   void set_ids(std::vector<RequestId> ids) { ids_ = std::move(ids); }
   void set_prompt(std::uint32_t tokens) { prompt_tokens_ = tokens; }
-  virtual void begin() {}
+  virtual void begin(bool /*held*/) {}
   virtual void queued(std::uint32_t) {}
   virtual void started(std::uint32_t) {}
   virtual void progress(std::uint32_t, std::uint32_t) {}
@@ -126,20 +126,22 @@ class StreamedAnswer final : public ChatAnswer {
         progress_(request.progress),
         pending_(request.chat.choices) {}
 
-  // The head and the roles, at once; then comments until the first token.
-  void begin() override {
+  // The head and the roles; then comments until the first token.
+  void begin(bool held) override {
     std::string roles;
     for (std::size_t i = 0; i < pending_.size(); ++i) {
       roles += sse_data(chunk(i, {{"role", "assistant"}, {"content", ""}}, nullptr));
     }
-    writer_->begin_stream(stream_head(std::move(roles)),
-                          [place = place_] { return place->comment(); });
+    open_stream(*writer_, std::move(roles), place_, held,
+                [place = place_] { return place->comment(); });
   }
   void queued(std::uint32_t ahead) override {
+    release_head(*writer_, *place_);
     place_->ahead = ahead;
     write_progress(0);
   }
   void started(std::uint32_t cached) override {
+    release_head(*writer_, *place_);
     place_->ahead.reset();
     cached_ = cached;
   }
@@ -180,6 +182,7 @@ class StreamedAnswer final : public ChatAnswer {
   }
   void end_choice(std::size_t choice) override {
     const ChatResult& result = results_[choice];
+    release_head(*writer_, *place_);
     json::object last = chunk(choice, {}, json::value(std::string(finish_reason(result.finish))));
     add_guards(last.at("choices").get_array().front().get_object(), result);
     last["timings"] = timings_json(result);
@@ -197,6 +200,7 @@ class StreamedAnswer final : public ChatAnswer {
     writer_->end_stream();
   }
   void fail(const ApiError& error) override {
+    if (place_->held) return send_openai_error(*writer_, error);
     writer_->write(fmt::format("data: {}\n\ndata: [DONE]\n\n", openai_error_body(error)));
     writer_->end_stream();
   }
@@ -211,6 +215,7 @@ class StreamedAnswer final : public ChatAnswer {
 
 void StreamedAnswer::event(std::size_t choice, const OutputEvent& event) {
   if (failed()) return;
+  release_head(*writer_, *place_);
   switch (event.kind) {
     case OutputEvent::Kind::reasoning:
       return write_delta(choice, {{"reasoning_content", event.text}});
@@ -276,12 +281,13 @@ void serve_openai_chat(const ServicePtr& service, const HttpRequest& request,
   auto prepared = service->prepare(std::move(parsed->chat));
   if (!prepared) return send_openai_error(*writer, prepared.error());
   answer->set_prompt(static_cast<std::uint32_t>(prepared->work.prompt.size()));
+  const bool held = !prepared->work.grammar.empty();
   auto ids = service->start(std::move(*prepared), executor_of(writer), observers);
   if (!ids) return send_openai_error(*writer, ids.error());
   answer->set_ids(*ids);
   cancel_on_close(service, writer, std::move(*ids));
   // Before the first event: those wait on the strand until this function returns.
-  answer->begin();
+  answer->begin(held);
 }
 
 }  // namespace strata::server

@@ -103,7 +103,7 @@ Answer<void> read_tools(const json::object& body, ChatRequest& chat) {
   if (!parallel) return passed_on(parallel);
   chat.one_call = !parallel->value_or(true);
   if (auto done = read_form(body, chat); !done) return done;
-  if (auto done = check_strict_tools(chat); !done) return done;
+  if (auto done = check_tools(chat); !done) return done;
   const json::value* choice = given(body, "tool_choice");
   return choice == nullptr ? Answer<void>() : read_tool_choice(*choice, chat);
 }

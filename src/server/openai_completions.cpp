@@ -203,10 +203,18 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
   }
 
   void start();
-  void queued(std::uint32_t ahead) { place_->ahead = ahead; }
-  void started() { place_->ahead.reset(); }
+  void queued(std::uint32_t ahead) {
+    release();
+    place_->ahead = ahead;
+  }
+  void started() {
+    release();
+    place_->ahead.reset();
+  }
   void event(std::size_t choice, const chat::OutputEvent& event) {
-    if (request_.stream && !request_.score_only && !failed_) write_piece(choice, event.text);
+    if (!request_.stream || request_.score_only || failed_) return;
+    release();
+    writer_->write(piece(choice, event.text));
   }
   void chances(std::size_t choice, const TokenChances& chances) {
     if (request_.stream && !request_.score_only) columns_[choice].add(chances);
@@ -233,14 +241,15 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
     if (over) add_guards(object, results_[choice]);
     return object;
   }
-  void write_piece(std::size_t choice, std::string text, json::value reason = nullptr,
-                   const ChatResult* timed = nullptr) {
+  std::string piece(std::size_t choice, std::string text, json::value reason = nullptr,
+                    const ChatResult* timed = nullptr) {
     json::object chunk = head();
     chunk["choices"] = json::array{choice_json(choice, std::move(text), std::move(reason))};
     if (request_.include_usage) chunk["usage"] = nullptr;
     if (timed != nullptr) chunk["timings"] = timings_json(*timed);
-    writer_->write(sse_data(chunk));
+    return sse_data(chunk);
   }
+  void release();
   void fill_columns(std::size_t choice);
   json::object usage() const;
   void end();
@@ -286,6 +295,7 @@ void TextAnswer::start() {
     service_->cancel(ids_);
     send_openai_error(*writer_, error);
   };
+  bool held = false;
   for (std::size_t prompt = 0; prompt < request_.prompts.size(); ++prompt) {
     TextRequest text = request_.text;
     text.prompt = std::move(request_.prompts[prompt]);
@@ -296,6 +306,7 @@ void TextAnswer::start() {
     }
     auto prepared = service_->prepare(std::move(text));
     if (!prepared) return refuse_all(prepared.error());
+    held = !prepared->work.grammar.empty();
     first_ids_.push_back(prepared->work.prompt.front());
     auto ids = service_->start(std::move(*prepared), executor_of(writer_), observers);
     if (!ids) return refuse_all(ids.error());
@@ -303,9 +314,15 @@ void TextAnswer::start() {
   }
   cancel_on_close(service_, writer_, ids_);
   if (!request_.stream) return;
-  writer_->begin_stream(stream_head(""), [place = place_] { return place->comment(); });
-  if (!request_.echo) return;
-  for (std::size_t i = 0; i < results_.size(); ++i) write_piece(i, request_.echoes[prompt_of(i)]);
+  std::string echoes;
+  for (std::size_t i = 0; request_.echo && i < results_.size(); ++i)
+    echoes += piece(i, request_.echoes[prompt_of(i)]);
+  open_stream(*writer_, std::move(echoes), place_, held,
+              [place = place_] { return place->comment(); });
+}
+
+void TextAnswer::release() {
+  if (request_.stream) release_head(*writer_, *place_);
 }
 
 void TextAnswer::finished(std::size_t choice, const ChatResult& result) {
@@ -319,8 +336,10 @@ void TextAnswer::finished(std::size_t choice, const ChatResult& result) {
     results_[choice].finish = ChatFinish::length;
   }
   if (request_.stream) {
-    write_piece(choice, "", json::value(std::string(finish_reason(results_[choice].finish))),
-                &results_[choice]);
+    release();
+    writer_->write(piece(choice, "",
+                         json::value(std::string(finish_reason(results_[choice].finish))),
+                         &results_[choice]));
   }
   if (--waiting_ == 0) end();
 }
@@ -380,7 +399,7 @@ void TextAnswer::end() {
 void TextAnswer::fail(const ApiError& error) {
   failed_ = true;
   if (waiting_ > 1) service_->cancel(ids_);
-  if (!request_.stream) return send_openai_error(*writer_, error);
+  if (!request_.stream || place_->held) return send_openai_error(*writer_, error);
   writer_->write(fmt::format("data: {}\n\ndata: [DONE]\n\n", openai_error_body(error)));
   writer_->end_stream();
 }

@@ -192,13 +192,14 @@ void Responses::begin(const std::shared_ptr<Begin>& begin) {
   auto end = [self = shared_from_this(), request = request, writer = writer,
               stream](const ResponseBuilder& builder) {
     self->ended(*request, builder.response());
-    if (stream) return writer->end_stream();
+    if (stream && builder.begun()) return writer->end_stream();
     if (builder.failure()) return send_openai_error(*writer, *builder.failure());
     send_json(*writer, builder.response());
   };
   auto builder =
       std::make_shared<ResponseBuilder>(*request, service->answer_name(request->model),
                                         service->tokenizer(), std::move(send), std::move(end));
+  const bool held = !begin->prepared.work.grammar.empty();
   auto ids = service->start(std::move(begin->prepared), executor_of(writer), {builder});
   if (!ids) return send_openai_error(*writer, ids.error());
   if (auto saved = save(*request, builder->response()); !saved) {
@@ -211,7 +212,12 @@ void Responses::begin(const std::shared_ptr<Begin>& begin) {
   cancel_on_close(service, writer, *ids);
   // Before the answer's first event: those wait on the strand until this function returns.
   if (!stream) return;
-  writer->begin_stream(stream_head(""), [builder] { return builder->still_here(); });
+  const KeepAlive keep_alive = [builder] { return builder->still_here(); };
+  if (held) {
+    builder->begin_late();
+    return writer->hold_stream(stream_head(""), keep_alive);
+  }
+  writer->begin_stream(stream_head(""), keep_alive);
   builder->begin();
 }
 

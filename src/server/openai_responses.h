@@ -61,9 +61,12 @@ class ResponseBuilder final : public ChatObserver {
 
   // response.created, and response.in_progress or, in the background, response.queued.
   void begin();
+  // begin() with the first event, or not at all if the answer fails before.
+  void begin_late() { late_ = true; }
+  bool begun() const { return !late_; }
   // One more response.in_progress, for clients whose idle timers count events.
   std::string still_here();
-  void queued(std::uint32_t ahead) override { place_.ahead = ahead; }
+  void queued(std::uint32_t ahead) override;
   void started(std::uint32_t) override;
   void chances(const TokenChances& chances) override;
   void event(const chat::OutputEvent& event) override;
@@ -75,6 +78,7 @@ class ResponseBuilder final : public ChatObserver {
   const std::optional<ApiError>& failure() const { return failure_; }
 
  private:
+  void catch_up();
   void emit(std::string_view type, boost::json::object data);
   void open_item(std::string_view kind, boost::json::object item);
   void close_item(std::string_view status);
@@ -99,6 +103,7 @@ class ResponseBuilder final : public ChatObserver {
   std::string text_;  // of the open item: text or arguments
   boost::json::array pending_logprobs_, item_logprobs_;
   std::optional<ApiError> failure_;
+  bool late_ = false;  // begin() is still to come
 };
 
 // All responses of a server. Each belongs to the key it was asked for with (`owner`, see

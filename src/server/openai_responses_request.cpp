@@ -346,7 +346,7 @@ Answer<void> read_tools(const json::object& body, ResponsesRequest& request) {
   auto parallel = read_bool(body, "parallel_tool_calls");
   if (!parallel) return passed_on(parallel);
   request.chat.one_call = !parallel->value_or(true);
-  if (auto done = check_strict_tools(request.chat); !done) return done;
+  if (auto done = check_tools(request.chat); !done) return done;
   request.echo["parallel_tool_calls"] = !request.chat.one_call;
   const json::value* choice = given(body, "tool_choice");
   if (choice == nullptr) return {};

@@ -65,7 +65,17 @@ void ResponseBuilder::begin() {
   emit(queued ? "response.queued" : "response.in_progress", {{"response", response_}});
 }
 
+void ResponseBuilder::catch_up() {
+  if (std::exchange(late_, false)) begin();
+}
+
+void ResponseBuilder::queued(std::uint32_t ahead) {
+  catch_up();
+  place_.ahead = ahead;
+}
+
 void ResponseBuilder::started(std::uint32_t) {
+  catch_up();
   place_.ahead.reset();
   if (response_["status"] != "queued") return;
   response_["status"] = "in_progress";
@@ -73,6 +83,7 @@ void ResponseBuilder::started(std::uint32_t) {
 }
 
 std::string ResponseBuilder::still_here() {
+  catch_up();
   return (place_.ahead ? place_.comment() : std::string()) +
          response_event("response.in_progress", sequence_++, {{"response", response_}});
 }
@@ -221,6 +232,7 @@ void ResponseBuilder::chances(const TokenChances& chances) {
 }
 
 void ResponseBuilder::event(const OutputEvent& event) {
+  catch_up();
   switch (event.kind) {
     case Kind::reasoning:
       pending_logprobs_.clear();  // only the answer's text has a place for them
@@ -237,6 +249,7 @@ void ResponseBuilder::event(const OutputEvent& event) {
 }
 
 void ResponseBuilder::finished(const ChatResult& result) {
+  if (result.finish != ChatFinish::error) catch_up();
   const bool whole = result.finish == ChatFinish::stop || result.finish == ChatFinish::tool_calls;
   if (open_ == kCall || open_ == kCustom) {
     // Cut: a client would run it. Its pieces went out, its completion does not.
@@ -264,7 +277,7 @@ void ResponseBuilder::finished(const ChatResult& result) {
   } else {
     response_["completed_at"] = static_cast<std::int64_t>(std::time(nullptr));
   }
-  emit(terminal, {{"response", response_}});
+  if (begun()) emit(terminal, {{"response", response_}});
   end_(*this);
 }
 

@@ -133,7 +133,7 @@ const Wrong kWrong[] = {
     {"root ::= root", "the rule 'root' can never end: each of its alternatives needs it again"},
     {"root ::= %xml",
      "grammar, line 1, column 10: '%xml' is not one of %json %object %value "
-     "%fields %regex %until %grammar"},
+     "%fields %fields-if-able %regex %until %grammar"},
     {"root ::= %until \"\"", "grammar, line 1, column 19: the text behind %until is empty"},
     {"root ::= %regex 5",
      "grammar, line 1, column 18: a JSON string in quotes is expected before this"},
@@ -146,6 +146,28 @@ TEST(Gbnf, SaysWhatIsWrongAndWhere) {
     ASSERT_FALSE(compiled) << it.grammar;
     EXPECT_EQ(compiled.error().message, it.message) << it.grammar;
   }
+}
+
+// A schema that cannot be enforced leaves fields of any names; one that can holds.
+TEST(Gbnf, FieldsIfAble) {
+  const auto vocabulary = byte_vocabulary();
+  const auto takes = [&](std::string_view schema, std::string_view text) {
+    const auto compiled = compile_gbnf(
+        fmt::format("root ::= %fields-if-able \"\\n<p=\" \">\\n\" \"\\n</p>\" {}", schema),
+        vocabulary);
+    EXPECT_TRUE(compiled) << compiled.error().message;
+    return compiled && is_whole(Matcher(*compiled, {kByteEnd}), text);
+  };
+  constexpr std::string_view kAble =
+      R"({"type":"object","properties":{"n":{"type":"integer"}},"additionalProperties":false})";
+  constexpr std::string_view kUnable =
+      R"({"type":"object","properties":{"n":{"type":"array","uniqueItems":true}}})";
+  EXPECT_TRUE(takes(kAble, "\n<p=n>\n7\n</p>"));
+  EXPECT_FALSE(takes(kAble, "\n<p=n>\nseven\n</p>"));
+  EXPECT_TRUE(takes(kUnable, "\n<p=n>\nseven\n</p>\n<p=other>\n\n</p>"));
+  EXPECT_TRUE(takes(kUnable, ""));
+  EXPECT_FALSE(takes(kUnable, "\n<p=>\nseven\n</p>"));
+  EXPECT_FALSE(takes(kUnable, "\n<p=a>b>\nseven\n</p>"));
 }
 
 }  // namespace

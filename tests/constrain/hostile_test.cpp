@@ -4,6 +4,8 @@
 #include <chrono>
 #include <random>
 
+#include "constrain/time_limit.h"
+#include "tests/constrain/pieces.h"
 #include "tests/constrain/texts.h"
 
 namespace strata::constrain {
@@ -115,22 +117,95 @@ TEST(Hostile, GrammarsThatRunWithinTheLimits) {
   }
 }
 
-TEST(Hostile, TooManyReadingsEndTheAnswer) {
+// A token with which the text has too many readings is not left out: it is allowed by the mask,
+// which says that it is not exact, and asking for it says why it cannot be taken.
+TEST(Hostile, TooManyReadingsAreSaidAndNothingIsLeftOut) {
   CompileLimits limits;
   limits.parallel = 64;
   const auto compiled =
       compile_gbnf("root ::= s \"!\"\ns ::= s s | \"a\"", byte_vocabulary(), limits);
   ASSERT_TRUE(compiled);
   Matcher matcher(*compiled, {kByteEnd});
-  for (int i = 0; i < 100 && !matcher.stuck(); ++i) {
-    ASSERT_FALSE(allows(matcher.mask(), kByteEnd));
-    const bool allowed = allows(matcher.mask(), 'a');
-    ASSERT_EQ(matcher.accept('a'), allowed);
-    if (!allowed) break;
+  int taken = 0;
+  while (matcher.mask_is_exact()) {
+    ASSERT_TRUE(allows(matcher.mask(), 'a'));
+    ASSERT_EQ(matcher.verdict('a'), Matcher::Verdict::allowed);
+    ASSERT_TRUE(matcher.accept('a'));
+    ASSERT_LT(++taken, 200);
   }
-  EXPECT_LT(matcher.accepted(), 70U);
-  // What is still possible is allowed; where nothing is, the end.
-  ASSERT_TRUE(allows(matcher.mask(), '!') || allows(matcher.mask(), kByteEnd));
+  EXPECT_GT(taken, 30);
+  EXPECT_TRUE(allows(matcher.mask(), 'a'));
+  EXPECT_EQ(matcher.verdict('a'), Matcher::Verdict::unknown);
+  EXPECT_FALSE(matcher.accept('a'));
+  EXPECT_EQ(matcher.accepted(), static_cast<std::size_t>(taken));
+  EXPECT_TRUE(allows(matcher.mask(), '!'));
+  EXPECT_EQ(matcher.verdict('!'), Matcher::Verdict::allowed);
+  EXPECT_FALSE(allows(matcher.mask(), 'b'));
+  EXPECT_EQ(matcher.verdict('b'), Matcher::Verdict::forbidden);
+  EXPECT_FALSE(allows(matcher.mask(), kByteEnd));
+  EXPECT_FALSE(matcher.stuck());
+}
+
+// Masks that take too many readings hold every token that can be taken, and others; what they hold
+// does not depend on what the matcher has seen before.
+TEST(Hostile, MasksThatTakeTooLongLeaveNothingOut) {
+  std::vector<std::string> texts = Pieces::make(6'000);
+  const auto tokens = *Vocabulary::make(texts);
+  const auto compiled = compile_gbnf("root ::= s \"!\"\ns ::= s s | [ -~]", tokens);
+  ASSERT_TRUE(compiled);
+  Matcher matcher(*compiled, {kByteEnd});
+  for (int i = 0; i < 600; ++i) ASSERT_TRUE(matcher.accept('a' + i % 20));
+  ASSERT_FALSE(matcher.mask_is_exact());
+  const std::vector<std::uint64_t> words(matcher.mask().begin(), matcher.mask().end());
+  std::size_t forbidden = 0;
+  for (TokenId id = 0; id < static_cast<TokenId>(texts.size()); ++id) {
+    const bool can = matcher.verdict(id) == Matcher::Verdict::allowed;
+    if (can) {
+      ASSERT_TRUE(allows(words, id)) << id;
+    } else {
+      forbidden += allows(words, id) ? 1 : 0;
+    }
+  }
+  EXPECT_GT(forbidden, 0U) << "the mask was exact after all";
+  // The same text, read by a matcher that has seen others, its masks not shared.
+  const auto again = compile_gbnf("root ::= s \"!\"\ns ::= s s | [ -~]", tokens);
+  Matcher other(*again, {kByteEnd});
+  for (int i = 0; i < 50; ++i) ASSERT_TRUE(other.accept('Z'));
+  other.mask();
+  other.rollback(50);
+  for (int i = 0; i < 600; ++i) ASSERT_TRUE(other.accept('a' + i % 20));
+  EXPECT_TRUE(std::equal(words.begin(), words.end(), other.mask().begin()));
+}
+
+// Schemas whose parts are each within their limits, but not all together.
+TEST(Hostile, ATimeLimitHoldsForAllParts) {
+  std::string schema = R"({"type":"object","properties":{)";
+  for (int i = 0; i < 2'000; ++i) {
+    schema += fmt::format(R"({}"p{}":{{"type":"string","pattern":"^{}(a|b)*a(a|b){{11}}$"}})",
+                          i == 0 ? "" : ",", i, i);
+  }
+  schema += "}}";
+  {
+    const TimeLimit outer(3600);
+    const TimeLimit time(0.05);
+    const auto grammar = parse_gbnf("root ::= %json " + schema, special_name);
+    ASSERT_FALSE(grammar);
+    EXPECT_EQ(grammar.error().code, ErrorCode::exhausted);
+    EXPECT_NE(grammar.error().message.find("takes more than 0.05 s to compile"), std::string::npos)
+        << grammar.error().message;
+    EXPECT_TRUE(time.passed());
+    EXPECT_FALSE(outer.passed());
+  }
+  EXPECT_FALSE(TimeLimit::over());
+  {
+    const TimeLimit outer(0);
+    {
+      const TimeLimit inner(3600);
+      ASSERT_FALSE(parse_gbnf("root ::= %json " + schema, special_name));
+      EXPECT_TRUE(inner.passed());
+    }
+    EXPECT_TRUE(outer.passed());
+  }
 }
 
 TEST(Hostile, DepthIsBoundedWithoutDeadEnds) {

@@ -8,6 +8,7 @@
 #include <boost/json.hpp>
 #include <fstream>
 #include <iterator>
+#include <map>
 
 #include "tests/constrain/schema_documents.h"
 
@@ -82,6 +83,101 @@ TEST(JsonSchema, DocumentsOfTheList) {
   }
   EXPECT_GE(schemas, 300U);
   EXPECT_GE(instances, 1'500U);
+}
+
+void count_keywords(const json::value& value, std::map<std::string, int>& found, bool names) {
+  if (const json::array* items = value.if_array()) {
+    for (const json::value& item : *items) count_keywords(item, found, false);
+  }
+  if (const json::object* members = value.if_object()) {
+    for (const auto& member : *members) {
+      const std::string key = member.key();
+      if (!names) ++found[key];
+      // Their members are names, not keywords; values stand for themselves.
+      const bool holds_names = key == "properties" || key == "$defs" || key == "definitions" ||
+                               key == "patternProperties" || key == "dependentSchemas" ||
+                               key == "dependencies";
+      if (key != "const" && key != "enum" && key != "default" && key != "examples")
+        count_keywords(member.value(), found, !names && holds_names);
+    }
+  }
+}
+
+// Every keyword of drafts 2020-12 and 7 is in schemas of the list that have valid and invalid
+// documents.
+TEST(JsonSchema, TheListHasEveryKeyword) {
+  constexpr std::string_view kKeywords[] = {"$schema",
+                                            "$id",
+                                            "$ref",
+                                            "$anchor",
+                                            "$dynamicRef",
+                                            "$dynamicAnchor",
+                                            "$vocabulary",
+                                            "$comment",
+                                            "$defs",
+                                            "definitions",
+                                            "prefixItems",
+                                            "items",
+                                            "additionalItems",
+                                            "contains",
+                                            "properties",
+                                            "additionalProperties",
+                                            "patternProperties",
+                                            "dependentSchemas",
+                                            "dependencies",
+                                            "propertyNames",
+                                            "if",
+                                            "then",
+                                            "else",
+                                            "allOf",
+                                            "anyOf",
+                                            "oneOf",
+                                            "not",
+                                            "unevaluatedItems",
+                                            "unevaluatedProperties",
+                                            "type",
+                                            "enum",
+                                            "const",
+                                            "multipleOf",
+                                            "maximum",
+                                            "exclusiveMaximum",
+                                            "minimum",
+                                            "exclusiveMinimum",
+                                            "maxLength",
+                                            "minLength",
+                                            "pattern",
+                                            "maxItems",
+                                            "minItems",
+                                            "uniqueItems",
+                                            "maxContains",
+                                            "minContains",
+                                            "maxProperties",
+                                            "minProperties",
+                                            "required",
+                                            "dependentRequired",
+                                            "format",
+                                            "contentEncoding",
+                                            "contentMediaType",
+                                            "contentSchema",
+                                            "title",
+                                            "description",
+                                            "default",
+                                            "deprecated",
+                                            "readOnly",
+                                            "writeOnly",
+                                            "examples"};
+  std::map<std::string, int> valid, invalid;
+  const json::value cases = read_cases();
+  for (const json::value& it : cases.as_array()) {
+    const json::object& entry = it.as_object();
+    if (entry.contains("refused")) continue;
+    if (!entry.at("valid").as_array().empty()) count_keywords(entry.at("schema"), valid, false);
+    if (!entry.at("invalid").as_array().empty()) count_keywords(entry.at("schema"), invalid, false);
+  }
+  for (const std::string_view keyword : kKeywords) {
+    EXPECT_GT(valid[std::string(keyword)], 0) << keyword;
+    EXPECT_GT(invalid[std::string(keyword)], 0) << keyword;
+  }
 }
 
 TEST(JsonSchema, EverySpellingOfAString) {

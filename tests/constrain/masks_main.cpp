@@ -1,11 +1,15 @@
-// Masks along given tokens, for tests/peers/masks.py. The first line is {"vocabulary": [texts in
-// hexadecimal digits], "end": id}; then each line {"schema": ..., "ids": [...]} or {"grammar":
+// Masks along given tokens, for tests/peers/masks.py and schema_documents.py. The first line is
+// {"vocabulary": [texts in hexadecimal digits], "end": id}; then each line {"schema": ..., "ids":
+// [...]} or {"grammar":
 // "...", "ids": [...]} is answered by
 //
 //   {"masks": ["words of 64 bits in hexadecimal digits", ...], "ends": [may it end ...],
 //    "taken": n}      before each of the tokens and after the last that was allowed
 //   {"text": "hexadecimal digits", "whole": bool}   with "finish": true: the text of the tokens
 //                     and of what may follow up to an end
+//   {"taken": n, "whole": bool}   with "check": true: how many of the tokens are in the masks
+//   before
+//                     them, and whether the text may end behind the last of these
 //   {"error": "..."}
 #include <boost/json.hpp>
 #include <iostream>
@@ -67,6 +71,7 @@ struct Session {
     if (const Status status = compile(question); !status)
       return {{"error", status.error().message}};
     Matcher matcher(compiled, {end});
+    if (question.contains("check")) return check(matcher, question.at("ids").as_array());
     json::array masks, ends;
     std::string text;
     std::size_t taken = 0;
@@ -89,6 +94,16 @@ struct Session {
     }
     if (finish) return write_end(matcher, std::move(text));
     return {{"masks", std::move(masks)}, {"ends", std::move(ends)}, {"taken", taken}};
+  }
+
+  static json::object check(Matcher& matcher, const json::array& ids) {
+    std::size_t taken = 0;
+    for (const json::value& id : ids) {
+      const auto token = static_cast<TokenId>(id.as_int64());
+      if (!allows(matcher.mask(), token) || !matcher.accept(token)) break;
+      ++taken;
+    }
+    return {{"taken", taken}, {"whole", matcher.can_end()}};
   }
 
   // What closes comes first, then anything.

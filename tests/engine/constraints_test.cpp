@@ -3,6 +3,11 @@
 
 #include <gmock/gmock.h>
 
+#include <condition_variable>
+#include <future>
+#include <mutex>
+#include <thread>
+
 #include "constrain/gbnf.h"
 #include "tests/engine/tiny_model.h"
 
@@ -10,6 +15,7 @@ namespace strata {
 namespace {
 
 using test::Collector;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::MatchesRegex;
 
@@ -116,6 +122,134 @@ TEST_F(ConstraintsTest, AGrammarThatCannotBeFailsItsRequestAlone) {
   Request large = request(std::string(constrain::kMaxGrammarBytes + 1, ' '), 1);
   EXPECT_EQ(engine->submit(std::move(large), std::make_shared<Collector>()).error().code,
             ErrorCode::exhausted);
+}
+
+// The first thing a listener hears of a request whose grammar cannot be is its end; of others,
+// nothing before the grammar is there.
+class Order final : public Listener {
+ public:
+  void queued(std::uint32_t) override { add("queued"); }
+  void started(std::uint32_t) override { add("started"); }
+  void token(TokenId) override {}
+  void finished(const Completion& completion) override {
+    add(std::string(to_string(completion.reason)));
+    end_.set_value();
+  }
+  std::vector<std::string> wait() {
+    end_.get_future().wait();
+    return said_;
+  }
+
+ private:
+  void add(std::string word) { said_.push_back(std::move(word)); }
+  std::vector<std::string> said_;
+  std::promise<void> end_;
+};
+
+TEST_F(ConstraintsTest, NothingIsHeardBeforeTheGrammarIsThere) {
+  EngineOptions options;
+  options.model_path = "model.gguf";
+  options.parallel = 1;
+  auto engine = Engine::open(model_->files, options);
+  ASSERT_TRUE(engine) << engine.error().message;
+  Request endless = request("", 1);
+  endless.stop_ids.clear();
+  endless.max_tokens = 0;
+  const auto before = std::make_shared<Collector>();
+  const auto running = (*engine)->submit(endless, before);
+  ASSERT_TRUE(running);
+  before->wait_for_tokens(1);
+  // The only place is taken: the wrong one does not wait for it.
+  const auto wrong = std::make_shared<Order>();
+  ASSERT_TRUE((*engine)->submit(request("root ::= nowhere", 1), wrong));
+  EXPECT_THAT(wrong->wait(), ElementsAre("error"));
+  const auto right = std::make_shared<Order>();
+  ASSERT_TRUE((*engine)->submit(request("root ::= \"b\"", 1), right));
+  (*engine)->cancel(*running);
+  const auto heard = right->wait();
+  EXPECT_EQ(heard.back(), "stop");
+  EXPECT_EQ(heard[heard.size() - 2], "started");
+}
+
+// Grammars that take all the time there is, by one client, and a quick one behind them.
+TEST_F(ConstraintsTest, SlowGrammarsLetQuickOnesBy) {
+  const auto engine = open(0);
+  Constraints constraints(engine->tokenizer(), {0.05, 0.4, 0.8});
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::size_t done = 0;
+  const auto ready = [&] {
+    const std::lock_guard lock(mutex);
+    ++done;
+    changed.notify_all();
+  };
+  std::vector<std::shared_ptr<const PendingGrammar>> slow;
+  for (int i = 0; i < 3; ++i) {
+    std::string schema = R"(root ::= %json {"type":"object","properties":{)";
+    for (int k = 0; k < 4'000; ++k) {
+      schema += fmt::format(R"({}"p{}":{{"type":"string","pattern":"^{}{}(a|b)*a(a|b){{11}}$"}})",
+                            k == 0 ? "" : ",", k, i, k);
+    }
+    slow.push_back(*constraints.compile(schema + "}}", ready));
+  }
+  const auto quick = *constraints.compile("root ::= \"quick\"", ready);
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return quick->ready(); });
+  EXPECT_TRUE(quick->result());
+  EXPECT_FALSE(slow.back()->ready()) << "the slow ones went first";
+  changed.wait(lock, [&] { return done == 4; });
+  lock.unlock();
+  for (const auto& it : slow) {
+    ASSERT_TRUE(it->failed());
+    EXPECT_EQ(it->result().error().code, ErrorCode::exhausted);
+    EXPECT_THAT(it->result().error().message, HasSubstr("takes more than 0.8 s to compile"));
+  }
+  EXPECT_EQ(constraints.counters().compiled, 1u);
+  EXPECT_EQ(constraints.counters().refused, 3u);
+  constraints.stop();
+}
+
+TEST_F(ConstraintsTest, NoMoreThanTheLimitWaitToBeCompiled) {
+  const auto engine = open(0);
+  Constraints constraints(engine->tokenizer(), {0.001, 0.001, 0.001});
+  std::promise<void> go_on;
+  const std::shared_future<void> gate = go_on.get_future().share();
+  // The compiling thread waits here.
+  std::vector<std::shared_ptr<const PendingGrammar>> open;
+  open.push_back(*constraints.compile("root ::= \"first\"", [gate] { gate.wait(); }));
+  while (!open.front()->ready()) std::this_thread::yield();
+  for (std::size_t i = 0; i < Constraints::kMaxOpen; ++i) {
+    auto one = constraints.compile(fmt::format("root ::= \"{}\"", i), [] {});
+    ASSERT_TRUE(one) << one.error().message;
+    open.push_back(std::move(*one));
+  }
+  const auto refused = constraints.compile("root ::= \"more\"", [] {});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::exhausted);
+  EXPECT_THAT(refused.error().message, HasSubstr("64 other constraints wait to be compiled"));
+  // One that is on its way already is no other; and what nobody waits for makes room.
+  EXPECT_TRUE(constraints.compile("root ::= \"3\"", [] {}));
+  open.pop_back();
+  EXPECT_TRUE(constraints.compile("root ::= \"more\"", [] {}));
+  go_on.set_value();
+  constraints.stop();
+}
+
+// A token that would give the text more readings than the limit is neither left out nor taken: the
+// request ends with a sentence.
+TEST_F(ConstraintsTest, TooAmbiguousAnswersFailByName) {
+  const auto engine = open(0);
+  std::string grammar = "root ::= s0\n";
+  for (int i = 0; i < 40; ++i)
+    grammar += fmt::format("s{} ::= s{} s{} | \"a\"\n", i, (i + 1) % 40, (i + 7) % 40);
+  Request r = request(grammar, 1);
+  r.stop_ids.clear();
+  r.max_tokens = 2'000;
+  const auto answer = start(*engine, std::move(r));
+  const Completion done = answer->wait();
+  EXPECT_EQ(done.reason, FinishReason::error);
+  EXPECT_EQ(done.error.code, ErrorCode::invalid_argument);
+  EXPECT_THAT(done.error.message, HasSubstr("more than 1024 ways at once"));
 }
 
 TEST_F(ConstraintsTest, ACancelledRequestDoesNotWaitForItsGrammar) {

@@ -30,7 +30,7 @@ Window step(Scheduler& scheduler, double seconds = 0) {
 }
 
 void start_all(Scheduler& scheduler) {
-  while (scheduler.next_waiting()) scheduler.start();
+  while (const Job* job = scheduler.next_waiting()) scheduler.start(*job);
 }
 
 TEST(Scheduler, AdmitsInOrderUpToTheLimit) {
@@ -43,7 +43,7 @@ TEST(Scheduler, AdmitsInOrderUpToTheLimit) {
   EXPECT_EQ(scheduler.next_waiting(), nullptr);
   scheduler.remove(2);
   EXPECT_EQ(scheduler.next_waiting()->id, 3u);
-  scheduler.start();
+  scheduler.start(*scheduler.next_waiting());
   EXPECT_EQ(scheduler.waiting().size(), 1u);
   EXPECT_EQ(scheduler.running().size(), 2u);
 }
@@ -132,7 +132,7 @@ TEST(Scheduler, ShortPromptsWaitTwoChunksAndLongOnesProgress) {
         const bool alone = shorts_ahead == 0;
         if (next->prompt <= chunk && alone) others[next->id] = 0;
         if (next->prompt <= chunk) ++shorts_ahead;
-        scheduler.start();
+        scheduler.start(*next);
       }
       const auto slices = scheduler.next_window();
       for (const auto& running : scheduler.running()) {

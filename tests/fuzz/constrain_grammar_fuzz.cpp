@@ -39,6 +39,8 @@ std::optional<TokenId> name(std::string_view literal) {
   return std::nullopt;
 }
 
+using Verdict = Matcher::Verdict;
+
 void write(const std::shared_ptr<const CompiledGrammar>& compiled, std::string_view bytes) {
   Matcher matcher(compiled, {kEnd});
   const auto size = static_cast<TokenId>(vocabulary()->size());
@@ -49,12 +51,20 @@ void write(const std::shared_ptr<const CompiledGrammar>& compiled, std::string_v
     for (const std::uint64_t word : before) any = any || word != 0;
     check(any);
     check(matcher.stuck() || allows(mask, kEnd) == matcher.can_end());
+    // The mask has every token that can be taken, and no other if it is exact.
+    const bool exact = matcher.mask_is_exact();
+    for (TokenId id = 0; id < size; ++id) {
+      const bool can = matcher.verdict(id) != Verdict::forbidden;
+      check(exact ? can == allows(before, id) : !can || allows(before, id));
+    }
     // The token that is meant, or the next one that is allowed.
     TokenId id = static_cast<unsigned char>(c);
-    const bool allowed = allows(before, id);
+    const bool allowed = matcher.verdict(id) == Verdict::allowed;
     check(matcher.accept(id) == allowed);
     if (allowed) matcher.rollback(1);
-    for (TokenId k = 0; k < size && !allows(before, id); ++k) id = (id + 1) % size;
+    for (TokenId k = 0; k < size && matcher.verdict(id) != Verdict::allowed; ++k)
+      id = (id + 1) % size;
+    if (matcher.verdict(id) == Verdict::unknown) return;  // at the limit of readings
     check(matcher.accept(id));
     Matcher copy = matcher;
     copy.rollback(1);

@@ -1,11 +1,11 @@
-"""Masks of constraints beside PyPI's llguidance, along documents that are valid under the schemas of
-tests/constrain/json_schema_cases.json, with the demo model's vocabulary.
+"""Masks of constraints beside PyPI's llguidance or xgrammar, along documents that are valid under the
+schemas of tests/constrain/json_schema_cases.json, with the demo model's vocabulary.
 
-    masks.py [--schemas N] [--examples N]
+    masks.py llguidance|xgrammar [--schemas N] [--examples N]
 
 At each place both say which tokens may follow. Every difference is explained by a document: what one
 of them allows is written on to an end by that one, and PyPI's jsonschema judges the document. The run
-fails if Strata allows a token that llguidance does not and the document is not valid, or if it does
+fails if Strata allows a token that the other does not and the document is not valid, or if it does
 not allow one whose document is valid, for a reason that is not in REASONS.
 """
 
@@ -19,7 +19,6 @@ import re
 import subprocess
 
 import jsonschema
-import llguidance
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / os.environ.get("STRATA_BUILD", "build/release") / "constrain_masks"
@@ -47,18 +46,6 @@ def vocabulary():
     for number in added.values():
         tokens[number] = b""
     return tokens, added["<|im_end|>"]
-
-
-class Peer:
-    """What LLTokenizer wants of a tokenizer. Tokens without text must not look alike."""
-
-    def __init__(self, tokens, end):
-        self.eos_token_id, self.bos_token_id = end, None
-        self.tokens = [text or b"\xff<%d>" % number for number, text in enumerate(tokens)]
-        self.special_token_ids = [number for number, text in enumerate(tokens) if not text]
-
-    def __call__(self, text):
-        return pieces_of(text if isinstance(text, bytes) else text.encode())
 
 
 class Strata:
@@ -95,38 +82,112 @@ def members(mask, number_of_tokens):
             if word >> b & 1 and 64 * w + b < number_of_tokens}
 
 
+def wrapped(schema):
+    return json.dumps(schema if isinstance(schema, dict) else {"allOf": [schema]})
+
+
 class Guidance:
-    def __init__(self, tokenizer, schema):
-        grammar = llguidance.LLMatcher.grammar_from_json_schema(
-            json.dumps(schema) if isinstance(schema, dict) else json.dumps({"allOf": [schema]}),
-            defaults={"whitespace_pattern": WHITE_SPACE})
-        self.matcher = llguidance.LLMatcher(tokenizer, grammar, log_level=0)
-        self.error = self.matcher.get_error()
+    """llguidance. It is also what LLTokenizer wants of a tokenizer; tokens without text must not look
+    alike."""
 
-    def mask(self):
-        raw = self.matcher.compute_bitmask()
-        return {8 * i + b for i, byte in enumerate(raw) for b in range(8) if byte >> b & 1}
+    def __init__(self, tokens, end):
+        import llguidance
 
-    def finish(self, ids, token):
-        """The text that begins so, up to an end; None if none was found."""
-        matcher = self.matcher.deep_copy()
-        if not matcher.consume_token(token):
-            return None
-        text = b"".join(TOKENS[i] for i in [*ids, token])
-        dice = random.Random(1)
-        for _ in range(400):
-            if matcher.is_accepting():
-                return text
-            raw = matcher.compute_bitmask()
-            allowed = [i for i, t in enumerate(TOKENS) if t and raw[i // 8] >> i % 8 & 1]
-            if not allowed:
-                return None
-            closing = [BY_TEXT[t] for t in (b'"', b"}", b"]", b"0") if BY_TEXT[t] in allowed]
-            chosen = closing[0] if closing and dice.randrange(4) else dice.choice(allowed)
-            if not matcher.consume_token(chosen):
-                return None
-            text += TOKENS[chosen]
+        self.library = llguidance
+        self.eos_token_id, self.bos_token_id = end, None
+        self.tokens = [text or b"\xff<%d>" % number for number, text in enumerate(tokens)]
+        self.special_token_ids = [number for number, text in enumerate(tokens) if not text]
+        self.tokenizer = llguidance.LLTokenizer(llguidance.TokenizerWrapper(self))
+
+    def __call__(self, text):
+        return pieces_of(text if isinstance(text, bytes) else text.encode())
+
+    def begin(self, schema):
+        """What follows a text under the schema, or why it is refused."""
+        grammar = self.library.LLMatcher.grammar_from_json_schema(
+            wrapped(schema), defaults={"whitespace_pattern": WHITE_SPACE})
+        matcher = self.library.LLMatcher(self.tokenizer, grammar, log_level=0)
+        return self.Text(matcher), matcher.get_error()
+
+    class Text:
+        def __init__(self, matcher):
+            self.matcher = matcher
+
+        def mask(self):
+            raw = self.matcher.compute_bitmask()
+            return [i for i, text in enumerate(TOKENS) if text and raw[i // 8] >> i % 8 & 1]
+
+        def take(self, token):
+            return self.matcher.consume_token(token)
+
+        def ends(self):
+            return self.matcher.is_accepting()
+
+        def copy(self):
+            return Guidance.Text(self.matcher.deep_copy())
+
+
+class XGrammar:
+    """xgrammar, as it reads schemas that are not meant to be strict."""
+
+    def __init__(self, tokens, end):
+        import xgrammar_alone  # noqa: F401
+        import numpy
+        import xgrammar
+
+        self.library, self.numpy = xgrammar, numpy
+        info = xgrammar.TokenizerInfo([text or b"<|%d|>" % number for number, text in enumerate(tokens)],
+                                      stop_token_ids=[end])
+        self.compiler = xgrammar.GrammarCompiler(info)
+
+    def begin(self, schema):
+        try:
+            grammar = self.compiler.compile_json_schema(wrapped(schema), strict_mode=False,
+                                                        max_whitespace_cnt=1)
+        except RuntimeError as error:
+            return None, str(error).strip()
+        return self.Text(self.library.GrammarMatcher(grammar), self.numpy), ""
+
+    class Text:
+        def __init__(self, matcher, numpy):
+            self.matcher, self.numpy = matcher, numpy
+
+        def mask(self):
+            words = self.numpy.full((1, (len(TOKENS) + 31) // 32), -1, dtype=self.numpy.int32)
+            if not self.matcher.is_terminated():
+                self.matcher.fill_next_token_bitmask(words)
+            bits = self.numpy.unpackbits(words.view(self.numpy.uint8), bitorder="little")
+            return [i for i, text in enumerate(TOKENS) if text and bits[i]]
+
+        def take(self, token):
+            return self.matcher.accept_token(token)
+
+        def ends(self):
+            return self.matcher.is_completed()
+
+        def copy(self):
+            return XGrammar.Text(self.matcher.fork(), self.numpy)
+
+
+def written_on(start, ids, token):
+    """The text that begins so, up to an end; None if none was found."""
+    peer = start.copy()
+    if not peer.take(token):
         return None
+    text = b"".join(TOKENS[i] for i in [*ids, token])
+    dice = random.Random(1)
+    for _ in range(400):
+        if peer.ends():
+            return text
+        allowed = peer.mask()
+        if not allowed:
+            return None
+        closing = [BY_TEXT[t] for t in (b'"', b"}", b"]", b"0") if BY_TEXT[t] in allowed]
+        chosen = closing[0] if closing and dice.randrange(4) else dice.choice(allowed)
+        if not peer.take(chosen):
+            return None
+        text += TOKENS[chosen]
+    return None
 
 
 def judge(schema, text):
@@ -192,7 +253,7 @@ def reason(strata, schema, text):
 
 
 def strictness(theirs, token):
-    """What llguidance does not allow although it is valid."""
+    """What the other does not allow although it is valid."""
     text = TOKENS[token]
     if len(theirs) == 1:
         return "it forces one spelling"
@@ -211,51 +272,52 @@ def pieces_of(text):
     return [BY_TEXT[bytes([byte])] for byte in text]
 
 
-def compare(strata, tokenizer, case, found, examples, limit, dice):
+def compare(strata, peer, name, case, found, examples, dice):
     schema = case["schema"]
-    guidance = Guidance(tokenizer, schema)
+    _, refusal = peer.begin(schema)
     ours = strata.ask(schema=schema, ids=[])
-    if "error" in ours or guidance.error:
-        who = ("both refuse" if "error" in ours and guidance.error else
-               "Strata refuses the schema" if "error" in ours else "llguidance refuses the schema")
+    if "error" in ours or refusal:
+        who = ("both refuse" if "error" in ours and refusal else
+               "Strata refuses the schema" if "error" in ours else f"{name} refuses the schema")
         found[who] += 1
-        examples[who].append((schema, (ours.get("error") or guidance.error).splitlines()[0][:160]))
+        examples[who].append((schema, (ours.get("error") or refusal).splitlines()[0][:160]))
         return
     found["schemas compared"] += 1
     for document in case["valid"][:DOCUMENTS]:
         text = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
         ids = pieces(text, BY_TEXT, dice)
         answer = strata.ask(schema=schema, ids=ids)
-        guidance = Guidance(tokenizer, schema)
+        other, _ = peer.begin(schema)
         for place, words in enumerate(answer["masks"]):
-            mine, theirs = members(bits(words), len(TOKENS)), guidance.mask()
+            mine, theirs = members(bits(words), len(TOKENS)), set(other.mask())
             found["masks"] += 1
-            mine.discard(END), theirs.discard(END)
-            theirs = {i for i in theirs if i < len(TOKENS) and TOKENS[i]}
+            mine.discard(END)
             found["masks equal"] += mine == theirs
             for token in dice.sample(sorted(mine - theirs), min(EACH_PLACE, len(mine - theirs))):
                 end = strata.ask(schema=schema, ids=ids[:place] + [token], finish=True)
                 written = bytes.fromhex(end["text"])
                 verdict = judge(schema, written) if end["whole"] else "no end found"
                 if verdict == "valid":
-                    verdict = "valid, llguidance minds: " + strictness(theirs, token)
+                    verdict = f"valid, {name} minds: " + strictness(theirs, token)
                 label = f"only Strata allows it; its document: {verdict}"
                 found[label] += 1
                 examples[label].append((schema, repr(TOKENS[token]) + " in " + written.decode(errors="replace")[:160]))
             for token in dice.sample(sorted(theirs - mine), min(EACH_PLACE, len(theirs - mine))):
-                written = guidance.finish(ids[:place], token)
+                written = written_on(other, ids[:place], token)
                 verdict = judge(schema, written) if written else "no end found"
                 if verdict == "valid":
                     verdict = "valid, but for " + reason(strata, schema, written)
-                label = f"only llguidance allows it; its document: {verdict}"
+                label = f"only {name} allows it; its document: {verdict}"
                 found[label] += 1
                 examples[label].append((schema, repr(TOKENS[token]) + " in " + (written or b"").decode(errors="replace")[:160]))
-            if place == len(ids) or not guidance.matcher.consume_token(ids[place]):
+            if place == len(ids) or not other.take(ids[place]):
                 break
         else:
             continue
         if place < len(ids):
-            found["llguidance refuses the rest of a valid document"] += 1
+            found[f"{name} refuses the rest of a valid document"] += 1
+            examples[f"{name} refuses the rest of a valid document"].append(
+                (schema, f"{TOKENS[ids[place]]!r} behind {text[:160]!r}"))
 
 
 def random_schema(dice, depth):
@@ -291,10 +353,11 @@ def random_schema(dice, depth):
 
 def main():
     arguments = argparse.ArgumentParser()
+    arguments.add_argument("peer", choices=["llguidance", "xgrammar"])
     arguments.add_argument("--schemas", type=int, default=1000)
     arguments.add_argument("--examples", type=int, default=0)
     given = arguments.parse_args()
-    tokenizer = llguidance.LLTokenizer(llguidance.TokenizerWrapper(Peer(TOKENS, END)))
+    peer = {"llguidance": Guidance, "xgrammar": XGrammar}[given.peer](TOKENS, END)
     strata, dice = Strata(TOKENS, END), random.Random(1)
     found, examples = collections.Counter(), collections.defaultdict(list)
     cases = json.loads(CASES.read_text())
@@ -303,13 +366,13 @@ def main():
         cases.append({"schema": schema, "valid": [document]})
     cases = cases[:given.schemas]
     for case in cases:
-        compare(strata, tokenizer, case, found, examples, given.examples, dice)
+        compare(strata, peer, given.peer, case, found, examples, dice)
     for label, count in sorted(found.items()):
         print(f"{count:7}  {label}")
         for schema, text in examples[label][:given.examples]:
             print(f"           {json.dumps(schema)[:200]}\n             {text}")
     wrong = [label for label in found if label == "only Strata allows it; its document: invalid"
-             or label.endswith(("no JSON", "unexplained")) and "; its" in label and "llguidance allows" not in label
+             or label.startswith("only Strata") and label.endswith(("no JSON", "unexplained"))
              or "valid, but for " in label and not label.endswith(REASONS + ("allowed in other tokens",))]
     if wrong:
         raise SystemExit(f"masks: differences that must not be: {wrong}")

@@ -24,6 +24,7 @@ struct Script {
   std::chrono::milliseconds pace{0};                  // between tokens
   bool endless = false;                               // repeats `text` until cancelled
   bool bytes = false;                                 // one token a byte
+  bool refused = false;                               // after `wait`: nothing is heard but the end
   std::uint32_t cached = 0;                           // tokens of the prompt
   std::vector<std::uint32_t> ahead = {};              // told while it waits, `wait` after each
   std::uint32_t drafted = 0, accepted = 0, disk = 0;  // as the completion says
@@ -150,6 +151,10 @@ class FakeEngine final : public Engine {
     done.accepted = script.accepted;
     done.prompt_seconds = 0.5;
     done.decode_seconds = 0.25;
+    if (script.refused) {
+      wait(script.wait, cancelled);
+      return listener.finished(done);
+    }
     for (const std::uint32_t ahead : script.ahead) {
       listener.queued(ahead);
       wait(script.wait, cancelled);

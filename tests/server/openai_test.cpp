@@ -185,6 +185,121 @@ TEST_F(OpenAiTest, EveryDialectsSilentStreamTellsThePlaceInTheQueue) {
   }
 }
 
+// What the engine finds out about a constraint comes before the head of a stream: no client has to
+// look for its fault in a stream that began with 200.
+TEST_F(OpenAiTest, EveryDialectsStreamIsRefusedBeforeItsHead) {
+  const Error error{ErrorCode::invalid_argument,
+                    "the constraint of the answer cannot be kept: why"};
+  const std::string messages = R"("messages":)" + kHello;
+  const std::string grammar = R"(,"stream":true,"grammar":"root ::= \"a\"")";
+  const std::string schema = R"({"type":"json_schema","name":"a","schema":{"type":"integer"}})";
+  const std::vector<std::pair<std::string, std::string>> dialects = {
+      {std::string(kChat), messages + R"(,"n":2)" + grammar},
+      {"/v1/messages",
+       messages + R"(,"max_tokens":9,"stream":true,"output_config":{"format":)" + schema + "}"},
+      {"/v1/completions", R"("n":2,"prompt":["a","b"],"echo":true)" + grammar},
+      {"/v1/responses", R"("input":"a","stream":true,"text":{"format":)" + schema + "}"}};
+  for (const auto& [path, members] : dialects) {
+    SCOPED_TRACE(path);
+    engine_->script({{.reason = FinishReason::error, .error = error, .refused = true}});
+    engine_->forget();
+    RawClient one = client();
+    const RawResponse refused = one.post(path, "{" + members + "}");
+    EXPECT_EQ(refused.status, 400u) << refused.body;
+    EXPECT_THAT(error_of(refused), HasSubstr("cannot be kept: why"));
+    // The connection goes on.
+    EXPECT_EQ(one.get("/health").status, 200u);
+
+    // Later than keep_alive_time the head is out, and the error an event.
+    engine_->script(
+        {{.reason = FinishReason::error, .error = error, .wait = 400ms, .refused = true}});
+    engine_->forget();
+    const RawResponse late = client().post(path, "{" + members + "}");
+    EXPECT_EQ(late.status, 200u);
+    EXPECT_THAT(late.body, HasSubstr("cannot be kept: why"));
+
+    // Without an error the stream is what it is without a constraint.
+    engine_->script({{.text = "</think>\n\n7", .wait = 10ms}});
+    engine_->forget();
+    const RawResponse right = client().post(path, "{" + members + "}");
+    EXPECT_EQ(right.status, 200u);
+    EXPECT_THAT(right.body, HasSubstr("7"));
+    if (path == "/v1/responses") {
+      EXPECT_LT(right.body.find("response.created"), right.body.find("response.in_progress"));
+      EXPECT_THAT(right.body, HasSubstr("response.completed"));
+    }
+  }
+}
+
+// In every dialect two tools of one name are refused by it.
+TEST_F(OpenAiTest, NoTwoToolsHaveOneName) {
+  const auto twice = [](const std::string& tool) { return "[" + tool + "," + tool + "]"; };
+  const std::string function = R"({"name":"look_up","parameters":{"type":"object"}})";
+  const std::string messages = R"("messages":)" + kHello;
+  for (const auto& [path, members] :
+       {std::pair{std::string(kChat),
+                  messages + R"(,"tools":)" +
+                      twice(R"({"type":"function","function":)" + function + "}")},
+        std::pair{std::string("/v1/messages"),
+                  messages + R"(,"max_tokens":9,"tools":)" +
+                      twice(R"({"name":"look_up","input_schema":{"type":"object"}})")},
+        std::pair{
+            std::string("/v1/responses"),
+            R"("input":"a","tools":)" +
+                twice(R"({"type":"function","name":"look_up","parameters":{"type":"object"}})")}}) {
+    const RawResponse response = client().post(path, "{" + members + "}");
+    EXPECT_EQ(response.status, 400u) << path;
+    EXPECT_THAT(error_of(response), HasSubstr("two tools of the name 'look_up'")) << path;
+  }
+}
+
+// Schemas and grammars that would take minutes to look at, on every path they come in, hold no
+// thread: other requests are answered meanwhile, and each of them soon.
+TEST_F(OpenAiTest, HostileConstraintsHoldNoThread) {
+  std::string schema = R"({"type":"object","properties":{)";
+  for (int k = 0; k < 4'000; ++k) {
+    schema += fmt::format(R"({}"p{}":{{"type":"string","pattern":"^{}(a|b)*a(a|b){{12}}$"}})",
+                          k == 0 ? "" : ",", k, k);
+  }
+  schema += "}}";
+  engine_->script({{.text = "</think>\n\nno", .wait = 1ms}});
+  const auto quoted = [](const std::string& text) { return json::serialize(json::string(text)); };
+  const std::string messages = R"("messages":)" + kHello;
+  const auto tool = [&](const char* more) {
+    return R"(,"tools":[{"type":"function","function":{"name":"f",)" + std::string(more) +
+           R"("parameters":)" + schema + "}}]";
+  };
+  const std::vector<std::pair<std::string, std::string>> requests = {
+      {std::string(kChat), messages + R"(,"json_schema":)" + schema},
+      {std::string(kChat),
+       messages + R"(,"response_format":{"type":"json_object","schema":)" + schema + "}"},
+      {std::string(kChat), messages + R"(,"grammar":)" + quoted("root ::= %json " + schema)},
+      {std::string(kChat), messages + tool(R"("strict":true,)")},
+      {std::string(kChat), messages + tool("") + R"(,"tool_choice":"required")"},
+      {"/v1/completions", R"("prompt":"a","guided_json":)" + schema},
+      {"/v1/messages", messages + R"(,"max_tokens":9,"tools":[{"name":"f","strict":true,
+                                     "input_schema":)" +
+                           schema + "}]"},
+      {"/v1/responses", R"("input":"a","text":{"format":{"type":"json_schema","name":"s",
+                                     "schema":)" +
+                            schema + "}}"}};
+  std::vector<std::thread> clients;
+  std::atomic<int> answered{0};
+  for (const auto& [path, members] : requests) {
+    clients.emplace_back([&, path = path, members = members] {
+      const RawResponse response = client().post(path, "{" + members + "}");
+      EXPECT_EQ(response.status, 200u) << path << response.body.substr(0, 300);
+      ++answered;
+    });
+  }
+  do {
+    EXPECT_EQ(client().get("/health").status, 200u);
+    std::this_thread::sleep_for(5ms);
+  } while (answered < static_cast<int>(requests.size()));
+  for (std::thread& one : clients) one.join();
+  EXPECT_EQ(engine_->requests(), requests.size());
+}
+
 TEST_F(OpenAiTest, TimingsCountDraftsWhereThereWereSome) {
   engine_->script(
       {{.text = "</think>\n\nHello", .cached = 6, .drafted = 9, .accepted = 5, .disk = 2},

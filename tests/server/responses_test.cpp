@@ -468,6 +468,7 @@ class ManualWriter final : public ResponseWriter {
  public:
   void send(HttpResponse) override {}
   void begin_stream(HttpResponse, KeepAlive) override {}
+  void hold_stream(HttpResponse, KeepAlive) override {}
   void write(std::string piece) override { written += piece; }
   void end_stream() override { ended = true; }
   void when_sent(std::function<void()> function) override { sent_ = std::move(function); }
