@@ -150,6 +150,12 @@ await checks.run('what cannot be enforced is refused by name', async () => {
   assert.match((await refusal({ response_format: { type: 'json_schema', json_schema: { name: 'x', schema } } })).message, /uniqueItems/);
   assert.match((await refusal({ tools: [tool('f', { type: 'object', properties: { a: schema }, required: ['a'] }, true)] })).message, /tools\[0\].*uniqueItems/);
   assert.match((await refusal({ grammar: 'root ::= "a' })).message, /line 1, column 10/);
+  // What only the engine finds, and before the head of a stream.
+  for (const stream of [false, true]) {
+    assert.match((await refusal({ grammar: 'root ::= a\na ::= "x" a', stream })).message, /can never end/);
+    assert.match((await refusal({ grammar: 'root ::= <nobody>', stream })).message, /<nobody>/);
+  }
+  assert.match((await refusal({ tools: [tool('f', note), tool('f', weather)] })).message, /two tools of the name 'f'/);
   assert.equal((await refusal({ tool_choice: 'required' })).param, 'tool_choice');
   assert.equal((await refusal({ tools: [tool('f', note)], tool_choice: { type: 'function', function: { name: 'g' } } })).param, 'tool_choice');
   assert.match((await refusal({ grammar: 'root ::= "a"', guided_regex: 'b' })).message, /send one/);

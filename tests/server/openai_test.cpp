@@ -262,6 +262,7 @@ TEST_F(OpenAiTest, HostileConstraintsHoldNoThread) {
                           k == 0 ? "" : ",", k, k);
   }
   schema += "}}";
+  engine_->facts_.context = 1'000'000;  // tools are part of the prompt
   engine_->script({{.text = "</think>\n\nno", .wait = 1ms}});
   const auto quoted = [](const std::string& text) { return json::serialize(json::string(text)); };
   const std::string messages = R"("messages":)" + kHello;
