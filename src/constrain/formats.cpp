@@ -114,12 +114,16 @@ Result<Regular> hostname() {
 // bound: that counts the octets of Punycode. The third and fourth characters of a label are not
 // both hyphens.
 Result<Regular> idn_labels(unsigned least) {
-  const std::string label = all_of(
-      {"[", kBeyondAscii, "](?:[", kBeyondAscii, kMarks, "-]*[", kBeyondAscii, kMarks, "])?"});
-  STRATA_ASSIGN(const Regular names,
-                whole(all_of({label, "(?:\\.", label, fmt::format("){{{},}}", least - 1)})));
-  STRATA_ASSIGN(const Regular wrong, whole(R"((?:.*\.)?[^.]{2}--.*)"));
-  return without(names, wrong);
+  STRATA_ASSIGN(const Regular letters,
+                whole(all_of({"[", kBeyondAscii, "](?:[", kBeyondAscii, kMarks, "-]*[",
+                              kBeyondAscii, kMarks, "])?"})));
+  STRATA_ASSIGN(const Regular wrong, whole(".{2}--.*"));
+  STRATA_ASSIGN(const Regular label, without(letters, wrong));
+  const Regular next[] = {Regular::literal("."), label};
+  STRATA_ASSIGN(const Regular more, concat(next));
+  STRATA_ASSIGN(const Regular rest, repeat(more, least - 1, std::nullopt));
+  const Regular all[] = {label, rest};
+  return concat(all);
 }
 Result<Regular> idn_hostname() {
   return idn_labels(1);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <functional>
 #include <mutex>
 #include <set>
 
@@ -50,8 +51,7 @@ std::string json_text(std::string_view text) {
 // other requests keep a thread; what is not looked at to the end, the engine refuses in the same
 // words before it reads the prompt. This is here to name the field, and nothing else may depend on
 // it.
-template <class Check>
-Status unless_busy(Check check) {
+Status unless_busy(const std::function<Status()>& check) {
   constexpr double kSeconds = 0.1;
   static std::mutex looking;
   const std::unique_lock lock(looking, std::try_to_lock);
