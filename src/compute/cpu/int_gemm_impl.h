@@ -89,13 +89,13 @@ STRATA_INLINE IntLanes dot2(const IntLanes& sum, const IntLanes& a, const std::i
 #if defined(STRATA_VBMI)
 #include "compute/cpu/int_gemv_impl.h"
 #endif
-// The compiler would make vectors of the pointers, which costs more than it saves.
+#include "compute/cpu/panel_impl.h"
+
+// The compiler would make vectors of the tiles' pointers, which costs more than it saves.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
 #pragma GCC optimize("no-tree-slp-vectorize")
 #endif
-
-#include "compute/cpu/panel_impl.h"
 
 // Some vectors of rows by some tokens.
 template <std::size_t Vectors, std::size_t Tokens>
