@@ -313,8 +313,9 @@ TEST_F(SlotFiles, WhatCannotBeRestoredChangesNothing) {
   const auto answer = ask(*engine, all);
   all.insert(all.end(), answer.tokens.begin(), answer.tokens.end());
   ASSERT_TRUE(save(*engine, all));
-  // Counters follow when a task is done: with the next one they are there.
-  EXPECT_FALSE(tell(*engine, ConversationTask::Kind::restore, {}, folder_.path() + "/none"));
+  // Counters follow the round in which a task was begun: the second finds those of the first's.
+  for (int i = 0; i < 2; ++i)
+    EXPECT_FALSE(tell(*engine, ConversationTask::Kind::restore, {}, folder_.path() + "/none"));
   const EngineCounters before = engine->counters();
   const auto size = static_cast<std::streamoff>(fs::file_size(path()));
   for (const std::streamoff at :
