@@ -147,9 +147,14 @@ class ExpertStore final : public ExpertSource {
   Status failure_;
 
   ExpertCounters counters_;
-  std::uint64_t windows_ = 0;           // of decoding
-  double saved_ = 0;                    // when
-  std::unique_ptr<BulkReader> reader_;  // last: ends before the slots
+  std::uint64_t windows_ = 0;  // of decoding
+  // Whether looking ahead pays is a matter of measurement: windows with and without, by turns.
+  bool ahead_ = false;
+  std::uint32_t trial_ = 0, settled_ = 1;  // windows until it is over, until it begins
+  std::uint64_t waits_[2] = {};            // microseconds waited without and with
+  std::uint64_t waited_ = 0;               // before the window
+  double saved_ = 0;                       // when
+  std::unique_ptr<BulkReader> reader_;     // last: ends before the slots
 };
 
 }  // namespace strata
