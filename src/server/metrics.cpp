@@ -183,7 +183,7 @@ void add_drafts_and_cache(PrometheusText& metrics, const EngineCounters& engine)
   metrics.gauge("strata_reserved_bytes", "Memory of running requests.", engine.reserved_bytes);
 }
 
-void add_experts(Metrics& metrics, const ExpertCounters& experts) {
+void add_experts(PrometheusText& metrics, const ExpertCounters& experts) {
   metrics.family("strata_expert_hits_total", "counter",
                  "Experts of layers that were used, by where their weights were.");
   metrics.sample("tier", "pinned", experts.pinned_hits);
