@@ -74,23 +74,27 @@ std::optional<double> tightest(FileSystem& files, const std::string& mount, std:
   }
 }
 
-std::size_t affinity_cpus() {
+}  // namespace
+
+std::vector<std::uint32_t> affinity() {
+  std::vector<std::uint32_t> all;
 #if defined(__linux__)
   // The kernel refuses a mask smaller than its own, so the mask grows until it fits.
-  for (int cpus = 1024; cpus <= (1 << 20); cpus *= 2) {
+  for (int cpus = 1024; cpus <= (1 << 20) && all.empty(); cpus *= 2) {
     cpu_set_t* mask = CPU_ALLOC(cpus);
     if (mask == nullptr) break;
     const std::size_t size = CPU_ALLOC_SIZE(cpus);
-    const bool known = ::sched_getaffinity(0, size, mask) == 0;
-    const int count = known ? CPU_COUNT_S(size, mask) : 0;
+    if (::sched_getaffinity(0, size, mask) == 0) {
+      for (int cpu = 0; cpu < cpus; ++cpu)
+        if (CPU_ISSET_S(cpu, size, mask)) all.push_back(static_cast<std::uint32_t>(cpu));
+    }
     CPU_FREE(mask);
-    if (count > 0) return static_cast<std::size_t>(count);
   }
 #endif
-  return std::max(1u, std::thread::hardware_concurrency());
+  const std::uint32_t least = all.empty() ? std::max(1u, std::thread::hardware_concurrency()) : 0;
+  for (std::uint32_t cpu = 0; cpu < least; ++cpu) all.push_back(cpu);
+  return all;
 }
-
-}  // namespace
 
 std::optional<std::size_t> cgroup_cpus(FileSystem& files) {
   const auto groups = files.read_text("/proc/self/cgroup", kMaxProcBytes);
@@ -120,7 +124,7 @@ std::optional<std::size_t> cgroup_cpus(FileSystem& files) {
 }
 
 std::size_t usable_cpus() {
-  const std::size_t cpus = affinity_cpus();
+  const std::size_t cpus = affinity().size();
   return std::max<std::size_t>(1, std::min(cpus, cgroup_cpus(real_files()).value_or(cpus)));
 }
 

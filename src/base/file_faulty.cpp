@@ -39,13 +39,12 @@ class FaultyQueue final : public ReadQueue {
   std::span<std::byte> buffer(std::uint32_t slot) override { return inner_->buffer(slot); }
 
   void start(std::uint32_t slot, std::uint64_t offset, std::uint32_t bytes) override {
-    const FaultyFileSystem::QueuedFault fault = (*faults_)(offset, bytes);
-    due_[slot] = Clock::now() + fault.delay;
-    const std::size_t most = std::min<std::size_t>(bytes, fault.at_most);
-    if (fault.error != 0 || most == 0)
-      held_.push_back({slot, -fault.error});
-    else
+    if (const std::size_t most = allowed(slot, offset, bytes); most > 0)
       inner_->start(slot, offset, static_cast<std::uint32_t>(most));
+  }
+  void start_into(std::uint32_t slot, std::uint64_t offset, std::span<std::byte> into) override {
+    if (const std::size_t most = allowed(slot, offset, into.size()); most > 0)
+      inner_->start_into(slot, offset, into.first(most));
   }
 
   std::span<const Done> wait(std::chrono::microseconds timeout) override {
@@ -67,6 +66,15 @@ class FaultyQueue final : public ReadQueue {
 
  private:
   using Clock = std::chrono::steady_clock;
+
+  // How many bytes of a read that starts are really read; 0: it has ended.
+  std::size_t allowed(std::uint32_t slot, std::uint64_t offset, std::size_t bytes) {
+    const FaultyFileSystem::QueuedFault fault = (*faults_)(offset, bytes);
+    due_[slot] = Clock::now() + fault.delay;
+    const std::size_t most = fault.error != 0 ? 0 : std::min(bytes, fault.at_most);
+    if (most == 0) held_.push_back({slot, -fault.error});
+    return most;
+  }
 
   // Moves what is due into reported_; whether that is anything.
   bool report() {

@@ -56,7 +56,7 @@ using Done = ReadQueue::Done;
 struct Started {
   std::uint32_t slot = 0;
   std::uint64_t offset = 0;
-  std::uint32_t bytes = 0;
+  std::span<std::byte> into;
 };
 
 class ThreadQueue final : public ReadQueue {
@@ -89,9 +89,12 @@ class ThreadQueue final : public ReadQueue {
   std::span<std::byte> buffer(std::uint32_t slot) override { return buffers_.slot(slot); }
 
   void start(std::uint32_t slot, std::uint64_t offset, std::uint32_t bytes) override {
+    start_into(slot, offset, buffers_.slot(slot).first(bytes));
+  }
+  void start_into(std::uint32_t slot, std::uint64_t offset, std::span<std::byte> into) override {
     {
       const std::lock_guard lock(mutex_);
-      started_.push_back({slot, offset, bytes});
+      started_.push_back({slot, offset, into});
     }
     work_.notify_one();
   }
@@ -126,7 +129,7 @@ class ThreadQueue final : public ReadQueue {
       lock.unlock();
       ssize_t got = 0;
       do {
-        got = ::pread(descriptor_.get(), buffers_.slot(read.slot).data(), read.bytes,
+        got = ::pread(descriptor_.get(), read.into.data(), read.into.size(),
                       static_cast<off_t>(read.offset));
       } while (got < 0 && errno == EINTR);
       const auto result = static_cast<std::int32_t>(got < 0 ? -errno : got);
@@ -156,7 +159,10 @@ class PlainQueue final : public ReadQueue {
   std::uint32_t slots() const override { return buffers_.slots(); }
   std::span<std::byte> buffer(std::uint32_t slot) override { return buffers_.slot(slot); }
   void start(std::uint32_t slot, std::uint64_t offset, std::uint32_t bytes) override {
-    started_.push_back({slot, offset, bytes});
+    start_into(slot, offset, buffers_.slot(slot).first(bytes));
+  }
+  void start_into(std::uint32_t slot, std::uint64_t offset, std::span<std::byte> into) override {
+    started_.push_back({slot, offset, into});
   }
   std::span<const Done> wait(std::chrono::microseconds timeout) override {
     done_.clear();
@@ -166,7 +172,7 @@ class PlainQueue final : public ReadQueue {
       woken_ = false;
     }
     for (const Started& read : started_) {
-      const auto got = file_.read_at(read.offset, buffers_.slot(read.slot).first(read.bytes));
+      const auto got = file_.read_at(read.offset, read.into);
       done_.push_back({read.slot, got ? static_cast<std::int32_t>(*got) : -EIO});
     }
     started_.clear();

@@ -1,8 +1,9 @@
 // Reads of one file that are under way several at a time and end in any order.
 //
 // A queue has slots with a page-aligned buffer each. A read goes into the buffer of its
-// slot and nowhere else, and the buffers live until the queue has ended all its reads: no read can
-// ever write into memory that somebody has given away. A slot is busy from start() until wait() has
+// slot (or, for large ones, where start_into() says) and nowhere else, and the buffers live until
+// the queue has ended all its reads: no read can ever write into memory that somebody has given
+// away. A slot is busy from start() until wait() has
 // reported it; its buffer keeps what was read until the slot's next start().
 //
 // One thread uses a queue, from the first start() or wait() to its end always the same one; wake()
@@ -48,6 +49,9 @@ class ReadQueue {
   // A read into a free slot, with fewer than `depth` under way; `bytes` at most slot_bytes. It may
   // be begun only by the next begin() or wait().
   virtual void start(std::uint32_t slot, std::uint64_t offset, std::uint32_t bytes) = 0;
+  // As start(), but past the slot's buffer into pages of an anonymous mapping of the caller's,
+  // which must stay mapped until wait() has reported the read or the queue is gone.
+  virtual void start_into(std::uint32_t slot, std::uint64_t offset, std::span<std::byte> into) = 0;
   virtual void begin() {}
   // Returns what has ended, at least one read unless `timeout` passes or somebody calls wake(); may
   // also return early with nothing. Valid until the next call.

@@ -78,21 +78,10 @@ class RingQueue final : public ReadQueue {
   std::span<std::byte> buffer(std::uint32_t slot) override { return buffers_.slot(slot); }
 
   void start(std::uint32_t slot, std::uint64_t offset, std::uint32_t bytes) override {
-    ++busy_;
-    under_way_[slot] = true;
-    if (error_ != 0) return;
-    io_uring_sqe* entry = io_uring_get_sqe(&ring_);
-    if (!entry) {  // the ring has a place for each slot and for the wake-up
-      error_ = EIO;
-      return;
-    }
-    std::byte* into = buffers_.slot(slot).data();
-    if (registered_)
-      io_uring_prep_read_fixed(entry, 0, into, bytes, offset, static_cast<int>(slot));
-    else
-      io_uring_prep_read(entry, 0, into, bytes, offset);
-    entry->flags |= IOSQE_FIXED_FILE;
-    io_uring_sqe_set_data64(entry, slot);
+    add(slot, offset, buffers_.slot(slot).first(bytes), registered_);
+  }
+  void start_into(std::uint32_t slot, std::uint64_t offset, std::span<std::byte> into) override {
+    add(slot, offset, into, false);
   }
 
   void begin() override {
@@ -136,6 +125,24 @@ class RingQueue final : public ReadQueue {
     if (::syscall(__NR_io_uring_register, ring_.ring_fd, IORING_REGISTER_ENABLE_RINGS, nullptr, 0))
       error_ = errno;
     enabled_ = true;
+  }
+
+  void add(std::uint32_t slot, std::uint64_t offset, std::span<std::byte> into, bool fixed) {
+    ++busy_;
+    under_way_[slot] = true;
+    if (error_ != 0) return;
+    io_uring_sqe* entry = io_uring_get_sqe(&ring_);
+    if (!entry) {  // the ring has a place for each slot and for the wake-up
+      error_ = EIO;
+      return;
+    }
+    const auto bytes = static_cast<unsigned>(into.size());
+    if (fixed)
+      io_uring_prep_read_fixed(entry, 0, into.data(), bytes, offset, static_cast<int>(slot));
+    else
+      io_uring_prep_read(entry, 0, into.data(), bytes, offset);
+    entry->flags |= IOSQE_FIXED_FILE;
+    io_uring_sqe_set_data64(entry, slot);
   }
 
   void end(std::uint32_t slot, std::int32_t result) {

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cerrno>
 #include <system_error>
+#include <vector>
 
 #include "base/file.h"
 #include "base/thread_pool.h"
@@ -31,6 +32,18 @@ std::optional<bool> says_rotational(const std::string& path) {
 std::uint64_t physical_memory() {
   return static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
          static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+double cached_share(std::span<const std::byte> mapped) {
+  constexpr std::uintptr_t kPage = 4096;
+  if (mapped.empty()) return 1;
+  const auto start = reinterpret_cast<std::uintptr_t>(mapped.data()) / kPage * kPage;
+  const auto end = reinterpret_cast<std::uintptr_t>(mapped.data() + mapped.size());
+  std::vector<unsigned char> pages((end - start + kPage - 1) / kPage);
+  if (::mincore(reinterpret_cast<void*>(start), end - start, pages.data()) != 0) return 0;
+  const auto there =
+      std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return (page & 1) != 0; });
+  return static_cast<double>(there) / static_cast<double>(pages.size());
 }
 
 Result<bool> make_resident(std::span<const std::byte> bytes) {

@@ -18,6 +18,9 @@ std::optional<bool> says_rotational(const std::string& path);
 // Bytes of memory this machine has.
 std::uint64_t physical_memory();
 
+// Which part of a mapped file's bytes the page cache has; 1 for other memory.
+double cached_share(std::span<const std::byte> mapped);
+
 // Reads all pages of a mapping into memory, with several threads, and asks the system to keep them.
 // True if it promised to; false where the limit of locked memory is too small: then they stay as
 // long as nothing else needs the room.

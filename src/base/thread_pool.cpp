@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/topology.h"
 
 namespace strata {
 namespace {
@@ -219,21 +220,22 @@ void ThreadPool::Shared::run_batch(std::size_t parts) {
 
 ThreadPool::ThreadPool(std::size_t threads) : shared_(std::make_unique<Shared>()) {
   const std::size_t cpus = usable_cpus();
-  if (threads == 0) threads = cpus;
+  if (threads == 0) threads = working_threads(this_topology());
   threads = std::min(threads, kMaxThreads);
   shared_->spinning = threads <= cpus;
   shared_->caller_budget = SpinBudget(shared_->spinning);
   const SignalsBlocked blocked;
+  shared_->shares = std::vector<Share>(threads);
+  shared_->workers.reserve(threads);
   // The machine may refuse a thread; the pool then has fewer, and threads() says so.
   try {
     while (shared_->workers.size() + 1 < threads) {
       shared_->workers.emplace_back([shared = shared_.get()] { shared->work(); });
     }
-  } catch (const std::system_error& refused) {
+  } catch (const std::exception& refused) {  // by the system, or for want of memory
     log_warning("the machine allows {} of {} threads: {}", this->threads(), threads,
                 refused.what());
   }
-  shared_->shares = std::vector<Share>(this->threads());
 }
 
 ThreadPool::~ThreadPool() {

@@ -11,8 +11,8 @@ namespace strata {
 
 class ThreadPool {
  public:
-  // `threads` counts the caller: 1 means no worker threads at all. 0 means one per usable CPU
-  // (the process's affinity mask, capped by its cgroup's CPU quota).
+  // `threads` counts the caller: 1 means no worker threads at all. 0 means one per usable core
+  // (working_threads() in topology.h).
   explicit ThreadPool(std::size_t threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -36,6 +36,7 @@ struct BenchArguments {
   double quiet = 3;  // percent
   std::string text;
   bool parts = false, kernels = false, kernel_speed = false, csv = false, json = false;
+  PlanArguments plan;
 };
 
 constexpr std::uint32_t kMostAttempts = 3;  // times the repetitions, when runs are disturbed
@@ -150,6 +151,7 @@ class Bench {
       outcome.tokens += a.run.tokens;
       outcome.ngram.insert(outcome.ngram.end(), a.run.ngram_tables.begin(),
                            a.run.ngram_tables.end());
+      outcome.experts = a.run.experts + outcome.experts;
       outcome.disturbed += quiet(a) ? 0 : 1;
       outcome.others = std::max(outcome.others, a.others);
       for (std::size_t i = 0; i < kForwardParts; ++i) {
@@ -203,9 +205,25 @@ Result<int> run_kernel_speed(const BenchArguments& arguments) {
   return 0;
 }
 
+// Of an engine that would run the same.
+EngineOptions engine_options(const BenchmarkOptions& benchmark) {
+  EngineOptions options;
+  options.model_path = benchmark.model_path;
+  options.threads = benchmark.threads;
+  if (benchmark.chunk > 0) options.prompt_chunk = benchmark.chunk;
+  options.ngram_table = benchmark.ngram_table;
+  options.residence = benchmark.residence;
+  options.expert_ram = benchmark.expert_ram;
+  options.kv_type = benchmark.kv_type;
+  options.cache.ram_bytes = 0;
+  options.parallel = 1;
+  return options;
+}
+
 Result<int> run_bench(BenchArguments& arguments) {
   if (arguments.kernel_speed) return run_kernel_speed(arguments);
   STRATA_ASSIGN(arguments.benchmark.model_path, model_or_default(arguments.benchmark.model_path));
+  if (arguments.plan.plan) return print_plan(engine_options(arguments.benchmark), arguments.json);
   const std::vector<BenchTest> tests = tests_of(arguments);
   STRATA_ASSIGN(const auto benchmark, Benchmark::open(real_files(), arguments.benchmark));
   STRATA_TRY(check_context(tests, benchmark->network().params));
@@ -259,6 +277,8 @@ void add_options(CLI::App& command, BenchArguments& a) {
                      "Instruction set of the kernels (default: the best)");
   add_weights_option(command, a.benchmark.residence);
   add_kv_option(command, a.benchmark.kv_type);
+  add_expert_options(command, a.benchmark.expert_ram, a.benchmark.expert_profile,
+                     a.benchmark.look_ahead);
   command
       .add_option("--chunk", a.benchmark.chunk,
                   "Prompt tokens a window (default: what the engine takes)")
@@ -274,6 +294,7 @@ void add_options(CLI::App& command, BenchArguments& a) {
       ->check(CLI::Validator(number_between(0, 100), ""));
   command.add_option("--text", a.text, "A file whose tokens are read instead of random ones");
   add_table_options(command, a.benchmark.ngram_table);
+  add_plan_options(command, a.plan, false);
   command.add_flag("--parts", a.parts, "Also time and bytes of each part of the network");
   CLI::Option* kernels = command.add_flag(
       "--kernels", a.kernels, "Also every matrix product there is, and which ones this run used");

@@ -124,6 +124,7 @@ class TableReport final : public BenchReport {
     }
     if (parts_) print_parts();
     print_ngram_rows();
+    print_experts();
   }
 
  private:
@@ -168,6 +169,32 @@ class TableReport final : public BenchReport {
                  double(n.rows.requested) / double(o.tokens), share(n.rows.cache_hits),
                  share(n.rows.prefetched_used), n.wait_p50, n.wait_p99, n.wait_max,
                  read(n.read_p50), read(n.read_p99));
+    }
+  }
+
+  // Of experts in a memory budget: where they were, and what reading them cost.
+  void print_experts() const {
+    if (outcomes_.empty()) return;
+    const ExpertCounters& first = outcomes_.front().experts;
+    if (first.pinned_hits + first.mapped_hits > 0) return;
+    fmt::print(
+        "\nexperts: {} of {} MiB in memory\n| test | core | recent | asked ahead | read when "
+        "needed "
+        "| ahead in vain | MB read a token | waited ms a token |\n| --- | ---: | ---: | ---: | "
+        "---: | "
+        "---: | ---: | ---: |\n",
+        first.resident_bytes >> 20, first.total_bytes >> 20);
+    for (const BenchOutcome& o : outcomes_) {
+      const ExpertCounters& e = o.experts;
+      const double tokens = double(o.tokens);
+      const double all =
+          double(std::max<std::uint64_t>(e.core_hits + e.recent_hits + e.ahead_hits + e.misses, 1));
+      fmt::print(
+          "| {} | {:.1f} % | {:.1f} % | {:.1f} % | {:.1f} % | {:.1f} % | {:.1f} | {:.2f} |\n",
+          name_of(o.test), 100 * double(e.core_hits) / all, 100 * double(e.recent_hits) / all,
+          100 * double(e.ahead_hits) / all, 100 * double(e.misses) / all,
+          e.asked_ahead == 0 ? 0.0 : 100 * (1 - double(e.ahead_hits) / double(e.asked_ahead)),
+          double(e.read_bytes) / tokens / 1e6, 1e-3 * double(e.wait_microseconds) / tokens);
     }
   }
 
@@ -308,6 +335,17 @@ class JsonReport final : public BenchReport {
                                           {"wait_max_us", n.wait_max},
                                           {"memory_bytes", n.memory_bytes}};
     }
+    const ExpertCounters& e = o.experts;
+    test["experts"] = boost::json::object{{"core_hits", e.core_hits},
+                                          {"recent_hits", e.recent_hits},
+                                          {"ahead_hits", e.ahead_hits},
+                                          {"misses", e.misses},
+                                          {"in_place", e.pinned_hits + e.mapped_hits},
+                                          {"asked_ahead", e.asked_ahead},
+                                          {"read_bytes", e.read_bytes},
+                                          {"wait_seconds", 1e-6 * double(e.wait_microseconds)},
+                                          {"resident_bytes", e.resident_bytes},
+                                          {"total_bytes", e.total_bytes}};
     tests_.push_back(std::move(test));
   }
 

@@ -33,6 +33,7 @@ struct BenchOutcome {
   std::uint64_t tokens = 0;
   PartUses parts{};
   std::vector<TableStats> ngram;  // of the counted runs; a network with several tables adds several
+  ExpertCounters experts;         // of the counted runs
   std::uint32_t dropped = 0;      // disturbed runs that were made again
   std::uint32_t disturbed = 0;    // disturbed ones that count for want of better
   double others = 0;              // largest share of the CPUs that others had in a counted run

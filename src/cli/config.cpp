@@ -43,6 +43,15 @@ constexpr std::array kKeys = {
               "Where they lie: ram, map (the mapped file), or auto: in memory if there is room"},
     ConfigKey{"kv_type", Type::text,
               "How keys and values are kept: f32, f16, int8, q4_0 or k8v4 (smaller, less exact)"},
+    ConfigKey{"expert_ram", Type::text,
+              "Memory for experts: all, a size as 12G or a part as 25%; the others are read", 0,
+              INT64_MAX},
+    ConfigKey{
+        "expert_profile", Type::text,
+        "File that remembers the most used experts, off, or auto: in the user's cache folder"},
+    ConfigKey{"expert_look_ahead", Type::flag,
+              "Read also what the next layer will probably need, where that pays"},
+    ConfigKey{"mlock", Type::flag, "Keep weights from being swapped out"},
     ConfigKey{"ngram_table", Type::text,
               "How the n-gram table is read: auto, direct, threads, mmap or resident"},
     ConfigKey{"ngram_cache", Type::number, "MiB for rows of the table that were read", 0,
@@ -123,6 +132,9 @@ json::value built_in(std::string_view name) {
   if (name == "parallel") return 4;
   if (name == "weights" || name == "ngram_table") return "auto";
   if (name == "kv_type") return json::value(to_string(kDefaultKvType).data());
+  if (name == "expert_ram") return "all";
+  if (name == "expert_profile") return "auto";
+  if (name == "expert_look_ahead") return true;
   if (name == "ngram_cache") return 128;
   if (name == "ngram_depth") return 64;
   if (name == "drafts" || name == "cache_ram") return "auto";

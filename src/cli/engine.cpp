@@ -19,6 +19,7 @@ struct EngineArguments {
   std::string script;
   std::string log_level = "info";
   int socket = -1;
+  PlanArguments plan;
 };
 
 Result<std::unique_ptr<Engine>> open_engine(const EngineArguments& arguments) {
@@ -34,6 +35,10 @@ Result<std::unique_ptr<Engine>> open_engine(const EngineArguments& arguments) {
 
 Result<int> run_engine(EngineArguments& arguments) {
   STRATA_TRY(set_log_level(arguments.log_level));
+  if (arguments.plan.plan) {
+    STRATA_ASSIGN(arguments.engine.model_path, model_or_default(arguments.engine.model_path));
+    return print_plan(arguments.engine, arguments.plan.json);
+  }
   if (arguments.socket < 0) {
     return fail(ErrorCode::invalid_argument,
                 "'strata engine' is started by 'strata serve' and speaks over a socket "
@@ -56,6 +61,7 @@ void register_engine(CLI::App& app, Invocation& invocation) {
   engine->add_flag("--trace-append", arguments->engine.trace_append,
                    "The trace goes on behind that of an engine before");
   engine->add_option("--log-level", arguments->log_level, "How much goes to standard error");
+  add_plan_options(*engine, arguments->plan);
   engine->add_option("--socket-fd", arguments->socket, "Open socket to the server");
   engine->callback([arguments, &invocation] {
     invocation.run = [arguments] { return run_engine(*arguments); };

@@ -1,10 +1,13 @@
 #include "cli/engine_options.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <charconv>
 
 #include "base/sizes.h"
 #include "cli/checks.h"
+#include "engine/engine_memory.h"
 
 namespace strata {
 namespace {
@@ -82,6 +85,41 @@ void add_kv_option(CLI::App& command, KvType& type) {
                   to_string(type)));
 }
 
+void add_expert_options(CLI::App& command, ExpertRam& ram, std::string& profile, bool& look_ahead) {
+  add_text(
+      command, "--expert-ram",
+      [&ram](const std::string& text) -> Status {
+        STRATA_ASSIGN(ram, expert_ram_from(text));
+        return {};
+      },
+      "Memory for experts: all (the default), a size as 12G, or a part as 25%; the others are read "
+      "from the file when they are needed");
+  profile = "auto";
+  command.add_option("--expert-profile", profile,
+                     "File that remembers which experts are used most, off, or auto: one in the "
+                     "user's cache folder (the default)");
+  command.add_option("--expert-look-ahead", look_ahead,
+                     "Read also what the next layer will probably need, where that pays (default "
+                     "true)");
+}
+
+void add_plan_options(CLI::App& command, PlanArguments& arguments, bool json) {
+  CLI::Option* plan = command.add_flag("--plan", arguments.plan,
+                                       "Print what would lie where in memory, and load nothing");
+  if (!json) return;
+  command.add_flag("--json", arguments.json, "The plan as JSON")->needs(plan);
+}
+
+Result<int> print_plan(const EngineOptions& options, bool json) {
+  STRATA_ASSIGN(const PlannedMemory planned, plan_engine_memory(real_files(), options));
+  if (json) {
+    fmt::print("{}\n", plan_json(planned.plan, planned.machine));
+  } else {
+    fmt::print("{}", plan_table(planned.plan, planned.machine));
+  }
+  return 0;
+}
+
 Status set_drafts(DraftOptions& options, std::string_view text) {
   std::uint32_t depth = 0;
   if (text == "auto") {
@@ -116,6 +154,9 @@ void add_engine_options(CLI::App& command, EngineOptions& options) {
       ->check(CLI::Validator(whole_number_between(0, kMostThreads), ""));
   add_weights_option(command, options.residence);
   add_kv_option(command, options.kv_type);
+  add_expert_options(command, options.expert_ram, options.expert_profile,
+                     options.expert_look_ahead);
+  command.add_flag("--mlock", options.lock_memory, "Keep weights from being swapped out");
   add_table_options(command, options.ngram_table);
   DraftOptions& drafts = options.drafts;
   add_text(

@@ -18,13 +18,24 @@ void add_table_options(CLI::App& command, TableOptions& options);
 
 // --weights
 void add_weights_option(CLI::App& command, Residence& residence);
+// --expert-ram, --expert-profile, --expert-look-ahead
+void add_expert_options(CLI::App& command, ExpertRam& ram, std::string& profile, bool& look_ahead);
 
 // --kv-type
 void add_kv_option(CLI::App& command, KvType& type);
 
 // --ctx, --threads, --drafts, --draft-source, --draft-vocabulary, --cache-ram, --cache-dir,
-// --cache-disk, --trace, and the ones above
+// --cache-disk, --trace, --mlock, and the ones above
 void add_engine_options(CLI::App& command, EngineOptions& options);
+
+// --plan and, if `json` is to be had, --json
+struct PlanArguments {
+  bool plan = false;
+  bool json = false;
+};
+void add_plan_options(CLI::App& command, PlanArguments& arguments, bool json = true);
+// Prints what would be put where, without loading anything; refused as a start would be.
+Result<int> print_plan(const EngineOptions& options, bool json);
 
 // "auto", "off" or a number of tokens.
 Status set_drafts(DraftOptions& options, std::string_view text);

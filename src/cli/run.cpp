@@ -10,6 +10,7 @@
 
 #include "cli/command.h"
 #include "cli/default_model.h"
+#include "cli/engine_options.h"
 #include "cli/talk.h"
 #include "tokenizer/utf8_stream.h"
 
@@ -20,6 +21,7 @@ struct RunArguments {
   TalkArguments talk;
   std::string prompt;
   bool raw = false;
+  PlanArguments plan;
 };
 
 void print_now(const std::string& text, std::FILE* to) {
@@ -83,6 +85,12 @@ Result<int> run_raw(RunArguments& arguments) {
 }
 
 Result<int> run_run(RunArguments& arguments) {
+  if (arguments.plan.plan) {
+    EngineOptions& engine = arguments.talk.engine;
+    STRATA_ASSIGN(engine.model_path, model_or_default(engine.model_path));
+    return print_plan(engine, arguments.plan.json);
+  }
+  if (arguments.prompt.empty()) return usage_error("-p: what text is to be answered?");
   if (arguments.raw) return run_raw(arguments);
   STRATA_ASSIGN(const auto talk, Talk::open(arguments.talk));
   STRATA_ASSIGN(const auto result, talk->ask(arguments.prompt, [&](const chat::OutputEvent& event) {
@@ -100,10 +108,11 @@ Result<int> run_run(RunArguments& arguments) {
 void register_run(CLI::App& app, Invocation& invocation) {
   auto arguments = std::make_shared<RunArguments>();
   CLI::App* command = app.add_subcommand("run", "Answer one text and stop");
-  command->add_option("-p,--prompt", arguments->prompt, "The text")->required();
+  command->add_option("-p,--prompt", arguments->prompt, "The text");
   command->add_flag("--raw", arguments->raw,
                     "Continue the text as it stands, without the chat template");
   add_talk_options(*command, arguments->talk);
+  add_plan_options(*command, arguments->plan);
   command->callback(
       [arguments, &invocation] { invocation.run = [arguments] { return run_run(*arguments); }; });
 }

@@ -199,9 +199,9 @@ server::ServiceOptions service_options(const Config& config) {
   options.aliases = config.list("aliases");
   options.slot_save_path = config.text("slot_save_path");
   for (const char* key :
-       {"ctx", "threads", "parallel", "weights", "ngram_table", "ngram_cache", "drafts",
-        "draft_source", "draft_vocabulary", "cache_ram", "cache_dir", "cache_disk", "engine",
-        "idle_unload_s", "trace", "telemetry", "chats_db"})
+       {"ctx", "threads", "parallel", "weights", "expert_ram", "ngram_table", "ngram_cache",
+        "drafts", "draft_source", "draft_vocabulary", "cache_ram", "cache_dir", "cache_disk",
+        "engine", "idle_unload_s", "trace", "telemetry", "chats_db"})
     options.engine_settings.push_back({key, config.at(key).value, config.at(key).source});
   const std::string type = kv_type(config);
   const bool pinned = type != config.text("kv_type");
@@ -222,7 +222,8 @@ std::vector<std::string> child_arguments(const Config& config, const std::string
     words.push_back(std::to_string(config.number(key)));
   }
   for (const auto& [flag, key] :
-       {std::pair{"--weights", "weights"}, std::pair{"--ngram-table", "ngram_table"},
+       {std::pair{"--weights", "weights"}, std::pair{"--expert-ram", "expert_ram"},
+        std::pair{"--expert-profile", "expert_profile"}, std::pair{"--ngram-table", "ngram_table"},
         std::pair{"--drafts", "drafts"}, std::pair{"--draft-source", "draft_source"},
         std::pair{"--draft-vocabulary", "draft_vocabulary"}, std::pair{"--cache-ram", "cache_ram"},
         std::pair{"--cache-dir", "cache_dir"}, std::pair{"--cache-disk", "cache_disk"},
@@ -232,6 +233,8 @@ std::vector<std::string> child_arguments(const Config& config, const std::string
     words.push_back(config.text(key));
   }
   words.insert(words.end(), {"--kv-type", kv_type(config)});
+  if (!config.flag("expert_look_ahead")) words.emplace_back("--expert-look-ahead=false");
+  if (config.flag("mlock")) words.emplace_back("--mlock");
   if (const std::string script = config.text("script"); !script.empty()) {
     words.push_back("--script");
     words.push_back(script);
@@ -248,6 +251,10 @@ Result<EngineOptions> engine_options(const Config& config, const std::string& mo
   options.parallel = static_cast<std::uint32_t>(config.number("parallel"));
   STRATA_ASSIGN(options.residence, residence_from(config.text("weights")));
   STRATA_ASSIGN(options.kv_type, kv_type_named(kv_type(config)));
+  STRATA_ASSIGN(options.expert_ram, expert_ram_from(config.text("expert_ram")));
+  options.expert_profile = config.text("expert_profile");
+  options.expert_look_ahead = config.flag("expert_look_ahead");
+  options.lock_memory = config.flag("mlock");
   STRATA_ASSIGN(options.ngram_table.mode, table_mode_named(config.text("ngram_table")));
   options.ngram_table.cache_bytes = static_cast<std::uint64_t>(config.number("ngram_cache")) << 20;
   options.ngram_table.queue_depth = static_cast<std::uint32_t>(config.number("ngram_depth"));
@@ -333,11 +340,21 @@ Status serve(const Config& config) {
   return status;
 }
 
-Result<int> run_serve(const ConfigArguments& arguments) {
+Result<int> serve_or_plan(const Config& config, const PlanArguments& plan) {
+  if (plan.plan) {
+    STRATA_ASSIGN(const std::string model, model_or_default(config.text("model")));
+    STRATA_ASSIGN(const EngineOptions options, engine_options(config, model));
+    return print_plan(options, plan.json);
+  }
+  STRATA_TRY(serve(config));
+  return 0;
+}
+
+Result<int> run_serve(const ConfigArguments& arguments, const PlanArguments& plan) {
   const auto config = load_config(arguments);
   if (!config) return usage_error(config.error().message);
-  const Status status = serve(*config);
-  if (status) return 0;
+  const Result<int> status = serve_or_plan(*config, plan);
+  if (status) return *status;
   // A value that cannot be, wherever it was found out.
   if (status.error().code == ErrorCode::invalid_argument)
     return usage_error(status.error().message);
@@ -367,9 +384,12 @@ void register_serve(CLI::App& app, Invocation& invocation) {
   auto arguments = std::make_shared<ConfigArguments>();
   CLI::App* serve =
       app.add_subcommand("serve", "Serve a model over HTTP (OpenAI's and Anthropic's API)");
+  auto plan = std::make_shared<PlanArguments>();
   add_config_options(*serve, *arguments);
-  serve->callback(
-      [arguments, &invocation] { invocation.run = [arguments] { return run_serve(*arguments); }; });
+  add_plan_options(*serve, *plan);
+  serve->callback([arguments, plan, &invocation] {
+    invocation.run = [arguments, plan] { return run_serve(*arguments, *plan); };
+  });
 }
 
 void register_config(CLI::App& app, Invocation& invocation) {

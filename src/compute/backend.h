@@ -118,6 +118,10 @@ class Backend {
   // instead of with the next window.
   virtual void settle(SequenceState& state) = 0;
 
+  // Memory that windows of so many rows work in, and taking it before the first one comes.
+  virtual std::uint64_t workspace_bytes(std::uint32_t rows) = 0;
+  virtual Status reserve(std::uint32_t rows) = 0;
+
   // Makes room in the states and the workspace: the only calls that can fail.
   virtual Status begin(const Window& window) = 0;
   // The states have read the window's tokens.
@@ -138,6 +142,8 @@ class Backend {
   // Final mixer and head of the given rows; out is [rows.size() x head.rows].
   virtual void head(const ResidualWeights& mixer, const Matrix& head,
                     std::span<const std::uint32_t> rows, std::span<float> out) = 0;
+  // Why the rows of a part of the last window mean nothing: an expert that could not be read.
+  virtual Status failure(std::uint32_t part) const = 0;
   // Every matrix product there is for this machine.
   virtual std::vector<KernelUse> kernels() const = 0;
   // A copy of R of the rows from `first_row` on: [out.size() / (streams * hidden) rows].

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "compute/expert_source.h"
 #include "compute/shapes.h"
 #include "gguf/tensor_type.h"
 
@@ -28,11 +29,15 @@ struct ExpertMatrices {
   Matrix first;
   std::uint32_t count = 0;
   std::uint32_t stride_rows = 0;
+  std::uint32_t part = 0;         // of the model's files
+  std::uint64_t file_offset = 0;  // of `first`, there
   Matrix at(std::uint32_t expert) const {
     Matrix m = first;
     m.data += std::size_t{expert} * stride_rows * m.row_bytes;
     return m;
   }
+  std::size_t bytes() const { return first.rows * first.row_bytes; }  // of one
+  std::size_t stride_bytes() const { return std::size_t{stride_rows} * first.row_bytes; }
 };
 
 using Vector = std::span<const float>;
@@ -71,12 +76,15 @@ struct AttentionWeights {
 
 struct ExpertsWeights {
   ExpertsShape shape;
-  Matrix router;                  // [experts x hidden]
-  ExpertMatrices gate, up;        // [ff x hidden] each
-  ExpertMatrices down;            // [hidden x ff] each
-  Vector shared_router;           // [hidden]
-  Matrix shared_gate, shared_up;  // [shared_ff x hidden]
-  Matrix shared_down;             // [hidden x shared_ff]
+  Matrix router;                   // [experts x hidden]
+  ExpertMatrices gate, up;         // [ff x hidden] each
+  ExpertMatrices down;             // [hidden x ff] each
+  ExpertSource* source = nullptr;  // where the bytes of these three come from
+  std::uint32_t layer = 0;         // as the source counts
+  Matrix next_router;              // of the layer behind this one; empty: none
+  Vector shared_router;            // [hidden]
+  Matrix shared_gate, shared_up;   // [shared_ff x hidden]
+  Matrix shared_down;              // [hidden x shared_ff]
 };
 
 // What makes the draft block's input: W [norm(embedding); norm(R)] for each stream.

@@ -6,17 +6,21 @@
 #include "base/log.h"
 #include "compute/cpu/notice.h"
 #include "engine/engine.h"
-#include "engine/model.h"
+#include "model/open_network.h"
 
 namespace strata {
 
 Result<std::unique_ptr<Benchmark>> Benchmark::open(FileSystem& files,
                                                    const BenchmarkOptions& options) {
   if (const auto notice = cpu::slow_cpu_notice(); !notice.empty()) log_warning("{}", notice);
-  LoadOptions load;
-  load.table = options.ngram_table;
-  load.residence = options.residence;
-  STRATA_ASSIGN(Network network, open_network(files, options.model_path, load));
+  OpenOptions open;
+  open.load.table = options.ngram_table;
+  open.wishes.residence = options.residence;
+  open.wishes.expert_ram = options.expert_ram;
+  open.wishes.conversations = 0;
+  open.expert_profile = options.expert_profile;
+  open.look_ahead = options.look_ahead;
+  STRATA_ASSIGN(Network network, open_network(files, options.model_path, open));
   NetworkShape shape = network.shape();
   shape.kv_type = options.kv_type;
   STRATA_ASSIGN(auto backend, make_cpu_backend(shape, options.threads, options.isa));
@@ -71,8 +75,11 @@ Status Benchmark::read_tokens(Sequence& sequence, std::uint32_t tokens, bool log
 Status Benchmark::warm_up() {
   constexpr std::size_t page = 4096;
   unsigned sum = 0;
+  const ExpertLifetime experts = network_.experts->lifetime(0, 0);
+  const bool some = experts != ExpertLifetime::pinned && experts != ExpertLifetime::mapped;
   for (const TensorView& tensor : network_.file->tensors) {
     if (tensor.name.ends_with("per_layer_token_embd.weight")) continue;
+    if (some && is_expert_tensor(tensor.name)) continue;
     for (std::size_t at = 0; at < tensor.data.size(); at += page)
       sum += static_cast<unsigned>(tensor.data[at]);
   }
@@ -85,9 +92,11 @@ Result<BenchmarkRun> Benchmark::read_prompt(std::uint32_t tokens) {
   STRATA_ASSIGN(Sequence sequence, forward_.new_sequence());
   backend_.take();
   reset_tables();
+  const ExpertCounters before = network_.experts->counters();
   const double start = monotonic_seconds();
   STRATA_TRY(read_tokens(sequence, tokens, true));
-  return BenchmarkRun{monotonic_seconds() - start, tokens, backend_.take(), table_stats()};
+  return BenchmarkRun{monotonic_seconds() - start, tokens, backend_.take(), table_stats(),
+                      network_.experts->counters() - before};
 }
 
 Status Benchmark::prepare(std::uint32_t depth) {
@@ -113,13 +122,14 @@ Result<BenchmarkRun> Benchmark::decode(std::uint32_t tokens, std::uint32_t seque
   }
   backend_.take();
   reset_tables();
+  const ExpertCounters before = network_.experts->counters();
   const double start = monotonic_seconds();
   for (std::uint32_t t = 0; t < tokens; ++t) {
     std::generate(tokens_.begin(), tokens_.end(), [&] { return next_token(); });
     STRATA_TRY(forward_.read(window, rows, logits_));
   }
   BenchmarkRun run{monotonic_seconds() - start, std::uint64_t{tokens} * sequences, backend_.take(),
-                   table_stats()};
+                   table_stats(), network_.experts->counters() - before};
   STRATA_TRY(check_file());
   return run;
 }

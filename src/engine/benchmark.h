@@ -14,6 +14,7 @@
 #include "engine/timed_backend.h"
 #include "model/forward.h"
 #include "model/network.h"
+#include "model/residence.h"
 
 namespace strata {
 
@@ -25,6 +26,9 @@ struct BenchmarkOptions {
   TableOptions ngram_table = {};
   Residence residence = Residence::automatic;  // of the weights
   KvType kv_type = kDefaultKvType;
+  ExpertRam expert_ram;
+  std::string expert_profile;
+  bool look_ahead = true;
 };
 
 // One timed run.
@@ -33,6 +37,7 @@ struct BenchmarkRun {
   std::uint64_t tokens = 0;  // of all sequences
   PartUses parts{};
   std::vector<TableStats> ngram_tables;  // of this run, begun with empty caches
+  ExpertCounters experts;                // of this run
 };
 
 // Belongs to one thread.

@@ -6,8 +6,9 @@
 #include "base/log.h"
 #include "compute/cpu/notice.h"
 #include "constrain/gbnf.h"
+#include "engine/engine_memory.h"
 #include "engine/local_engine.h"
-#include "engine/model.h"
+#include "model/open_network.h"
 
 namespace strata {
 namespace {
@@ -288,10 +289,9 @@ Status check_options(const EngineOptions& options) {
 // The draft block's vocabulary, if there is a draft block and it is to be used.
 Result<std::optional<DraftVocabulary>> open_drafts(FileSystem& files, const Network& network,
                                                    const DraftOptions& options) {
-  const bool wanted = options.depth != 0u && options.source != DraftSource::lookup;
-  if (!network.draft && wanted && options.source == DraftSource::mtp)
+  if (!network.draft && options.depth != 0u && options.source == DraftSource::mtp)
     return fail(ErrorCode::unsupported, "the model has no draft (MTP) block to guess tokens with");
-  if (!network.draft || !wanted) return std::optional<DraftVocabulary>();
+  if (!wants_draft_block(network, options)) return std::optional<DraftVocabulary>();
   if (options.vocabulary_path.empty()) {
     STRATA_ASSIGN(auto usual, DraftVocabulary::usual(network));
     return std::optional(std::move(usual));
@@ -335,17 +335,26 @@ Status check_context(const HyperParams& params, std::uint32_t wanted) {
               how);
 }
 
-}  // namespace
-
-Result<std::unique_ptr<Engine>> Engine::open(FileSystem& files, const EngineOptions& options) {
+Result<std::unique_ptr<Engine>> open_engine(FileSystem& files, const EngineOptions& options) {
   STRATA_TRY(check_options(options));
   if (const auto notice = cpu::slow_cpu_notice(); !notice.empty()) log_warning("{}", notice);
-  LoadOptions load;
-  load.table = options.ngram_table;
-  load.residence = options.residence;
-  STRATA_ASSIGN(Network network, open_network(files, options.model_path, load));
-  if (auto status = check_context(network.params, options.context); !status)
-    return with_context(std::move(status).error(), fmt::format("model '{}'", options.model_path));
+  std::unique_ptr<Backend> backend;
+  PlannedMemory planned;
+  OpenOptions open;
+  open.load.table = options.ngram_table;
+  // Before anything is loaded: the tokenizer, whether the rest fits, and room to work in.
+  open.plan = [&](const Network& mapped) -> Result<MemoryPlan> {
+    STRATA_TRY(check_context(mapped.params, options.context));
+    STRATA_ASSIGN(backend, make_cpu_backend(engine_shape(mapped, options), options.threads));
+    STRATA_ASSIGN(planned, plan_engine_memory(options, mapped, *backend));
+    STRATA_TRY(backend->reserve(most_rows(options)));
+    return planned.plan;
+  };
+  open.expert_profile = options.expert_profile;
+  open.look_ahead = options.expert_look_ahead;
+  open.lock_memory = options.lock_memory;
+  open.progress = options.progress;
+  STRATA_ASSIGN(Network network, open_network(files, options.model_path, std::move(open)));
   auto tokenizer = Tokenizer::from_gguf(network.file->metadata);
   if (!tokenizer) {
     return with_context(std::move(tokenizer).error(),
@@ -354,17 +363,33 @@ Result<std::unique_ptr<Engine>> Engine::open(FileSystem& files, const EngineOpti
   if (auto status = check_tokens(network, *tokenizer); !status) {
     return with_context(std::move(status).error(), fmt::format("model '{}'", options.model_path));
   }
-  LocalEngine::Parts parts{std::move(network), std::move(*tokenizer), nullptr, {}, nullptr};
+  LocalEngine::Parts parts{
+      std::move(network), std::move(*tokenizer), std::move(backend), {}, nullptr};
+  if (!options.test_memory) parts.memory_floor = planned.plan.system;
   STRATA_ASSIGN(parts.drafts, open_drafts(files, parts.network, options.drafts));
-  NetworkShape shape = parts.network.shape(parts.drafts.has_value());
-  shape.kv_type = options.kv_type;
-  STRATA_ASSIGN(parts.backend, make_cpu_backend(shape, options.threads));
   if (!options.trace_path.empty()) {
     STRATA_ASSIGN(parts.trace, Trace::open(files, options.trace_path, options.trace_append));
   }
   EngineFacts facts = facts_of(parts.network, parts.tokenizer, *parts.backend, options);
   facts.drafts = drafts_in_words(options.drafts, parts.drafts.has_value());
-  return std::make_unique<LocalEngine>(std::move(parts), std::move(facts), options);
+  EngineOptions chosen = options;
+  chosen.cache.ram_bytes = planned.plan.conversations;
+  return std::make_unique<LocalEngine>(std::move(parts), std::move(facts), chosen);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::open(FileSystem& files, const EngineOptions& options) {
+  try {
+    return open_engine(files, options);
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::exhausted,
+                "there is not enough memory to start with model '{}'; --plan says what it takes",
+                options.model_path);
+  } catch (const std::system_error& refused) {
+    return fail(ErrorCode::exhausted, "the system refuses what an engine needs: {}",
+                refused.what());
+  }
 }
 
 }  // namespace strata

@@ -27,6 +27,7 @@
 
 #include "base/file.h"
 #include "base/result.h"
+#include "compute/expert_source.h"
 #include "compute/kv_type.h"
 #include "gguf/gguf.h"
 #include "model/residence.h"
@@ -225,6 +226,12 @@ struct EngineOptions {
   TableOptions ngram_table;                    // how the n-gram tables are read
   Residence residence = Residence::automatic;  // of all other weights
   KvType kv_type = kDefaultKvType;             // how keys and values are stored
+  ExpertRam expert_ram;                        // memory for experts; the others are read
+  std::string expert_profile;     // file that remembers the most used ones (OpenOptions)
+  bool expert_look_ahead = true;  // reads what the next layer will probably need
+  bool lock_memory = false;       // weights are never swapped out
+  // Bytes of weights read and to be read, while open() goes on.
+  std::function<void(std::uint64_t done, std::uint64_t total)> progress;
   DraftOptions drafts;
   CacheOptions cache;
   std::string trace_path;     // JSON lines of every round (docs/trace.md); empty: none
@@ -279,6 +286,7 @@ struct EngineCounters {
     std::uint64_t disk_misses = 0;  // files that could not be used
   } cache;
   std::uint64_t reserved_bytes = 0;  // of running requests
+  ExpertCounters experts;            // where their weights were found
   struct Grammars {
     std::uint64_t compiled = 0, reused = 0, refused = 0, microseconds = 0;  // of compiling
   } grammars;

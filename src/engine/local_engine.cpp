@@ -16,8 +16,6 @@
 namespace strata {
 namespace {
 
-// Memory that requests leave to the rest of the machine.
-constexpr std::uint64_t kMemoryFloor = std::uint64_t{128} << 20;
 // The engine does nothing for so long before it writes conversations to the disk.
 constexpr std::chrono::seconds kIdle{2};
 
@@ -267,6 +265,7 @@ void LocalEngine::update_counters() {
   counters_.cache = cache;
   counters_.drafts = drafts_;
   counters_.reserved_bytes = promised_bytes();
+  counters_.experts = parts_.network.experts->counters();
 }
 
 void LocalEngine::drop_cancelled(Lock& lock) {
@@ -458,7 +457,7 @@ std::uint64_t LocalEngine::promised_bytes() const {
 // What could be promised to another one.
 std::uint64_t LocalEngine::free_memory() const {
   const std::uint64_t free = options_.test_memory ? options_.test_memory() : available_memory();
-  return free - std::min(free, promised_bytes() + kMemoryFloor);
+  return free - std::min(free, promised_bytes() + parts_.memory_floor);
 }
 
 // Memory for a job, but for the pages of what it starts from. Conversations make room for it, its
@@ -536,8 +535,11 @@ void LocalEngine::measure(const Round& round) {
                         round.end - round.start - drafter_.late_seconds(), round.trial);
   }
   if (!parts_.trace) return;
+  const ExpertCounters experts = parts_.network.experts->counters();
   parts_.trace->round({++rounds_, round.rows, round.prompt_rows, round.guessed - round.start,
-                       round.computed - round.guessed, round.end - round.computed});
+                       round.computed - round.guessed, round.end - round.computed,
+                       experts - traced_experts_});
+  traced_experts_ = experts;
 }
 
 void LocalEngine::guess(Round& round) {

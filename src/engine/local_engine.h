@@ -29,6 +29,8 @@ class LocalEngine final : public Engine {
     std::unique_ptr<Backend> backend;
     std::optional<DraftVocabulary> drafts;  // with a draft block that is to be used
     std::unique_ptr<Trace> trace;           // may be null
+    // Memory that requests leave to the rest of the machine.
+    std::uint64_t memory_floor = std::uint64_t{128} << 20;
   };
   LocalEngine(Parts parts, EngineFacts facts, const EngineOptions& options);
   ~LocalEngine() override;
@@ -98,6 +100,7 @@ class LocalEngine final : public Engine {
   std::vector<float> logits_;
   EngineCounters::Drafts drafts_;
   std::uint64_t rounds_ = 0;
+  ExpertCounters traced_experts_;
 
   mutable std::mutex mutex_;  // guards what follows; a running job's fields are the worker's
   std::condition_variable wake_;

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "engine/model.h"
+#include "model/forward.h"
+#include "model/open_network.h"
 #include "model/reference.h"
 
 namespace strata {
@@ -24,9 +25,9 @@ Status reference_logits(const Network& network, std::span<const std::int32_t> id
 Status compute_logits(FileSystem& files, const LogitsOptions& options,
                       std::span<const std::int32_t> ids,
                       const std::function<Status(std::span<const float>)>& rows) {
-  LoadOptions load;
-  load.rule = options.cell_width ? SelectionRule::cell_width : SelectionRule::whole_blocks;
-  STRATA_ASSIGN(const Network network, open_network(files, options.model_path, load));
+  OpenOptions open;
+  open.load.rule = options.cell_width ? SelectionRule::cell_width : SelectionRule::whole_blocks;
+  STRATA_ASSIGN(const Network network, open_network(files, options.model_path, open));
   if (options.reference) return reference_logits(network, ids, rows);
 
   NetworkShape shape = network.shape();

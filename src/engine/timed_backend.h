@@ -48,6 +48,10 @@ class TimedBackend final : public Backend {
   std::size_t page_bytes() const override { return inner_->page_bytes(); }
   std::size_t state_bytes() const override { return inner_->state_bytes(); }
   void settle(SequenceState& state) override { inner_->settle(state); }
+  std::uint64_t workspace_bytes(std::uint32_t rows) override {
+    return inner_->workspace_bytes(rows);
+  }
+  Status reserve(std::uint32_t rows) override { return inner_->reserve(rows); }
   Status begin(const Window& window) override;
   void end() override { inner_->end(); }
   void embed(const Matrix& embedding) override;
@@ -64,6 +68,7 @@ class TimedBackend final : public Backend {
   void write() override;
   void head(const ResidualWeights& mixer, const Matrix& head, std::span<const std::uint32_t> rows,
             std::span<float> out) override;
+  Status failure(std::uint32_t part) const override { return inner_->failure(part); }
   std::vector<KernelUse> kernels() const override { return inner_->kernels(); }
   void copy_residual(std::uint32_t first_row, std::span<float> out) const override {
     inner_->copy_residual(first_row, out);

@@ -58,11 +58,19 @@ void Trace::part(const Part& part) {
 }
 
 void Trace::round(const Round& round) {
+  const ExpertCounters& e = round.experts;
+  std::string experts;  // of a memory budget only
+  if (const std::uint64_t hits = e.core_hits + e.recent_hits + e.ahead_hits; hits + e.misses > 0) {
+    experts = fmt::format(
+        R"("experts":{{"core":{},"recent":{},"ahead":{},"missed":{},"read_bytes":{},"wait_ms":{:.3f}}},)",
+        e.core_hits, e.recent_hits, e.ahead_hits, e.misses, e.read_bytes,
+        1e-3 * static_cast<double>(e.wait_microseconds));
+  }
   lines_ += fmt::format(
-      R"({{"round":{},"rows":{},"prompt_rows":{},"draft_ms":{:.3f},"window_ms":{:.3f},"sample_ms":{:.3f},"parts":[{}]}})"
+      R"({{"round":{},"rows":{},"prompt_rows":{},"draft_ms":{:.3f},"window_ms":{:.3f},"sample_ms":{:.3f},{}"parts":[{}]}})"
       "\n",
       round.number, round.rows, round.prompt_rows, 1e3 * round.draft_seconds,
-      1e3 * round.window_seconds, 1e3 * round.sample_seconds, parts_);
+      1e3 * round.window_seconds, 1e3 * round.sample_seconds, experts, parts_);
   parts_.clear();
   if (lines_.size() >= kWriteBytes) write();
 }

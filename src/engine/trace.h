@@ -24,6 +24,7 @@ class Trace {
     std::uint32_t rows = 0;         // of the window, T
     std::uint32_t prompt_rows = 0;  // of them
     double draft_seconds = 0, window_seconds = 0, sample_seconds = 0;
+    ExpertCounters experts = {};  // of this round
   };
   // One request's part: its rows and, when it decodes, what was guessed and how much was right.
   struct Part {

@@ -188,6 +188,8 @@ Status Forward::read(std::span<const Rows> window, std::span<const std::uint32_t
   } catch (const std::bad_alloc&) {  // small buffers of the operations
     return fail(ErrorCode::exhausted, "no memory in the middle of a window of {} rows", total);
   }
+  for (std::uint32_t p = 0; p < window.size(); ++p)
+    if (Status& status = window[p].sequence->status_; status) status = backend_.failure(p);
   backend_.end();
   if (!window.empty() &&
       std::all_of(window.begin(), window.end(), [](const Rows& r) { return !r.sequence->status_; }))
@@ -344,6 +346,7 @@ Status Forward::draft(std::span<const DraftStep> steps, std::span<float> logits)
     return fail(ErrorCode::exhausted, "no memory for a draft");
   }
   backend_.end();
+  for (std::uint32_t part = 0; part < parts_.size(); ++part) STRATA_TRY(backend_.failure(part));
   return {};
 }
 

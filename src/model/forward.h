@@ -90,8 +90,9 @@ class Forward {
   // Reads the rows of a window. `logits` [logit_rows.size() x vocabulary] receives the logits of
   // the given rows (counted over the whole window, in its order). On failure no sequence counts the
   // window's tokens; after `exhausted` its sequences must be dropped.
-  // An n-gram row that cannot be read fails only the sequences that need it (Sequence::status;
-  // their logits mean nothing); if that is all of them, the first one's error is returned.
+  // An n-gram row or an expert that cannot be read fails only the sequences that need it
+  // (Sequence::status; their logits mean nothing); if that is all of them, the first one's error is
+  // returned.
   Status read(std::span<const Rows> window, std::span<const std::uint32_t> logit_rows,
               std::span<float> logits);
   // The last `rows` tokens were not to be: of the last window's tentative ones, before the next.

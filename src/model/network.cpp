@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <set>
 
+#include "model/placed_experts.h"
 #include "quant/quant.h"
 
 namespace strata {
@@ -40,6 +41,7 @@ class Loader {
     }
     if (p.draft_layers > 0) STRATA_TRY(draft());
     STRATA_TRY(account());
+    place_experts();
     return std::move(network_);
   }
 
@@ -89,6 +91,8 @@ class Loader {
       return shape_error(*t, {cols, rows, count});
     out.count = static_cast<std::uint32_t>(count);
     out.stride_rows = static_cast<std::uint32_t>(rows);
+    out.part = t->part;
+    out.file_offset = t->file_offset;
     return view(out.first, *t);
   }
 
@@ -216,6 +220,7 @@ class Loader {
     fused.first.rows = p.expert_ff;
     out.gate = out.up = fused;
     out.up.first.data += std::size_t{p.expert_ff} * fused.first.row_bytes;
+    out.up.file_offset += std::size_t{p.expert_ff} * fused.first.row_bytes;
     return {};
   }
 
@@ -263,6 +268,15 @@ class Loader {
     return residual(d.mixer, prefix + "nextn.hc_head_", false);
   }
 
+  void place_experts() {
+    auto placed = std::make_shared<PlacedExperts>(options_.in_memory ? ExpertLifetime::pinned
+                                                                     : ExpertLifetime::mapped);
+    for (const ExpertsWeights* weights : network_.expert_layers()) placed->add(*weights);
+    network_.take_experts_from(std::move(placed));
+    for (std::size_t l = 1; l < network_.blocks.size(); ++l)
+      network_.blocks[l - 1].experts.next_router = network_.blocks[l].experts.router;
+  }
+
   // Nothing ignored silently: a tensor that no rule asked for is a model of another kind.
   Status account() {
     for (const TensorView& t : file_->tensors) {
@@ -283,6 +297,22 @@ class Loader {
 };
 
 }  // namespace
+
+std::vector<ExpertsWeights*> Network::expert_layers() {
+  std::vector<ExpertsWeights*> layers;
+  for (Block& b : blocks) layers.push_back(&b.experts);
+  if (draft) layers.push_back(&draft->block.experts);
+  return layers;
+}
+
+void Network::take_experts_from(std::shared_ptr<ExpertSource> source) {
+  experts = std::move(source);
+  std::uint32_t layer = 0;
+  for (ExpertsWeights* weights : expert_layers()) {
+    weights->source = experts.get();
+    weights->layer = layer++;
+  }
+}
 
 NetworkShape Network::shape(bool drafts) const {
   NetworkShape shape;

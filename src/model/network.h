@@ -10,7 +10,6 @@
 #include "compute/weights.h"
 #include "gguf/gguf.h"
 #include "model/hyperparams.h"
-#include "model/residence.h"
 #include "ple/ngram.h"
 #include "ple/open_table.h"
 
@@ -47,18 +46,24 @@ struct Network {
   std::uint64_t parameters = 0;                     // all tensors
   std::uint64_t weight_bytes = 0;                   // as stored
   std::shared_ptr<const GgufModel> file;            // keeps the views alive
+  std::shared_ptr<ExpertSource> experts;            // of all blocks
   std::vector<std::unique_ptr<float[]>> converted;  // vectors the file does not store as F32
+
+  // The experts of all blocks, the draft block's last: in the order in which a source counts them.
+  std::vector<ExpertsWeights*> expert_layers();
+  // Takes the bytes of all experts from there.
+  void take_experts_from(std::shared_ptr<ExpertSource> source);
 
   // `drafts`: with the draft block, if there is one.
   NetworkShape shape(bool drafts = false) const;
 };
 
 struct LoadOptions {
-  Residence residence = Residence::automatic;
   SelectionRule rule = SelectionRule::whole_blocks;
   // Where n-gram tables are read from if not from the mapped file; null: mapped.
   FileSystem* files = nullptr;
-  TableOptions table;  // the cache is shared out among the layers that have one
+  TableOptions table;      // the cache is shared out among the layers that have one
+  bool in_memory = false;  // the file's weights were copied to memory
 };
 
 // Checks every tensor: present, of the right shape and of a type that can be decoded. Errors name

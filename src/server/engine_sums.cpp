@@ -35,6 +35,7 @@ EngineCounters sum_of(EngineCounters before, const EngineCounters& now) {
   cache.disk_misses += before.cache.disk_misses;
   before.cache = cache;
   before.reserved_bytes = now.reserved_bytes;
+  before.experts = now.experts + before.experts;
   before.grammars.compiled += now.grammars.compiled;
   before.grammars.reused += now.grammars.reused;
   before.grammars.refused += now.grammars.refused;

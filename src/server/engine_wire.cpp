@@ -125,6 +125,9 @@ void each_count_of_engine(Counters& counters, Function function) {
                       &grammars.reused,   &grammars.refused,        &grammars.microseconds}) {
     function(*value);
   }
+  for (const auto count : kExpertCounts) function(counters.experts.*count);
+  function(counters.experts.resident_bytes);
+  function(counters.experts.total_bytes);
   for (auto& value : drafts.drafted_at) function(value);
   for (auto& value : drafts.accepted_at) function(value);
 }

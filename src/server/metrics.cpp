@@ -183,6 +183,27 @@ void add_drafts_and_cache(PrometheusText& metrics, const EngineCounters& engine)
   metrics.gauge("strata_reserved_bytes", "Memory of running requests.", engine.reserved_bytes);
 }
 
+void add_experts(PrometheusText& metrics, const ExpertCounters& experts) {
+  metrics.family("strata_expert_hits_total", "counter",
+                 "Experts of layers that were used, by where their weights were.");
+  metrics.sample("tier", "pinned", experts.pinned_hits);
+  metrics.sample("tier", "mapped", experts.mapped_hits);
+  metrics.sample("tier", "core", experts.core_hits);
+  metrics.sample("tier", "recent", experts.recent_hits);
+  metrics.sample("tier", "ahead", experts.ahead_hits);
+  metrics.counter("strata_expert_misses_total", "Experts that were read when they were needed.",
+                  experts.misses);
+  metrics.counter("strata_expert_failed_total", "Experts that could not be read.", experts.failed);
+  metrics.counter("strata_expert_asked_ahead_total", "Experts that were asked for ahead.",
+                  experts.asked_ahead);
+  metrics.counter("strata_expert_read_bytes_total", "Bytes of experts that were read.",
+                  experts.read_bytes);
+  metrics.counter("strata_expert_wait_seconds_total", "Time in which nothing but the disk worked.",
+                  1e-6 * static_cast<double>(experts.wait_microseconds));
+  metrics.gauge("strata_expert_resident_bytes", "Memory of experts.", experts.resident_bytes);
+  metrics.gauge("strata_expert_bytes", "Bytes of all experts.", experts.total_bytes);
+}
+
 }  // namespace
 
 std::string metrics_text(const StatusContext& context, telemetry::Sampler* sampler) {
@@ -242,6 +263,7 @@ std::string metrics_text(const StatusContext& context, telemetry::Sampler* sampl
   add_vllm_names(metrics, service, load, engine.drafts);
   add_guards_and_calls(metrics, counters);
   add_drafts_and_cache(metrics, engine);
+  add_experts(metrics, engine.experts);
   add_ngram_tables(metrics, engine.ngram_tables);
   if (sampler != nullptr) {
     sampler->look();

@@ -53,6 +53,21 @@ json::object cache_json(const EngineCounters::Cache& cache) {
           {"disk_misses", cache.disk_misses}};
 }
 
+json::object experts_json(const ExpertCounters& experts) {
+  return {{"pinned_hits", experts.pinned_hits},
+          {"mapped_hits", experts.mapped_hits},
+          {"core_hits", experts.core_hits},
+          {"recent_hits", experts.recent_hits},
+          {"ahead_hits", experts.ahead_hits},
+          {"misses", experts.misses},
+          {"failed", experts.failed},
+          {"asked_ahead", experts.asked_ahead},
+          {"read_bytes", experts.read_bytes},
+          {"wait_seconds", 1e-6 * static_cast<double>(experts.wait_microseconds)},
+          {"resident_bytes", experts.resident_bytes},
+          {"total_bytes", experts.total_bytes}};
+}
+
 json::object guards_json(const ServiceCounters& counters) {
   const auto cut = [&](ThinkingCut why) {
     return counters.thinking_cut[static_cast<std::size_t>(why)];
@@ -343,6 +358,7 @@ json::object status_json(const StatusContext& context) {
               {"reused", engine.grammars.reused},
               {"refused", engine.grammars.refused},
               {"compile_seconds", 1e-6 * static_cast<double>(engine.grammars.microseconds)}}},
+            {"experts", experts_json(engine.experts)},
             {"layers", facts.layers},
             {"parameters", facts.parameters},
             {"weight_bytes", facts.weight_bytes}}},

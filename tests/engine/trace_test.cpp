@@ -92,7 +92,12 @@ TEST(Trace, ALineARoundWithTheFieldsOfItsDocumentation) {
     tried.trial = true;
     (*trace)->part(tried);
     (*trace)->round({8, 4, 0, 0, 0, 0});
-    (*trace)->round({9, 0, 0, 0, 0, 0});
+    ExpertCounters experts;
+    experts.core_hits = 3;
+    experts.misses = 2;
+    experts.read_bytes = 700;
+    experts.wait_microseconds = 1500;
+    (*trace)->round({9, 0, 0, 0, 0, 0, experts});
   }
   const auto lines = lines_of(files, "trace.jsonl");
   ASSERT_EQ(lines.size(), 3u);
@@ -103,8 +108,13 @@ TEST(Trace, ALineARoundWithTheFieldsOfItsDocumentation) {
         {"request":3,"position":64,"rows":32}]})"));
   EXPECT_TRUE(lines[1].at("parts").at(0).at("trial").as_bool());
   EXPECT_TRUE(lines[2].at("parts").as_array().empty());
+  EXPECT_EQ(lines[2].at("experts"), json::parse(R"({"core":3,"recent":0,"ahead":0,"missed":2,
+      "read_bytes":700,"wait_ms":1.500})"));
   std::set<std::string> names;
-  for (const json::object& line : lines) add_names(line, names);
+  for (json::object line : lines) {
+    if (line.contains("experts")) line["experts"] = nullptr;  // its own names stand in one row
+    add_names(line, names);
+  }
   EXPECT_EQ(names, documented_names());
 }
 

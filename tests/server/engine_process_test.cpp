@@ -524,6 +524,8 @@ TEST(Wire, CountersSurviveTheWay) {
   counters.cache.limit = 14;
   counters.cache.disk_misses = 15;
   counters.reserved_bytes = 16;
+  counters.experts.wait_microseconds = 17;
+  counters.experts.total_bytes = 18;
   counters.ngram_tables.resize(2);
   counters.ngram_tables[1].how = "mapped";
   counters.ngram_tables[1].rows.requested = 7;
@@ -543,6 +545,8 @@ TEST(Wire, CountersSurviveTheWay) {
   EXPECT_EQ(read.cache.limit, 14u);
   EXPECT_EQ(read.cache.disk_misses, 15u);
   EXPECT_EQ(read.reserved_bytes, 16u);
+  EXPECT_EQ(read.experts.wait_microseconds, 17u);
+  EXPECT_EQ(read.experts.total_bytes, 18u);
   ASSERT_EQ(read.ngram_tables.size(), 2u);
   EXPECT_EQ(read.ngram_tables[1].how, "mapped");
   EXPECT_EQ(read.ngram_tables[1].rows.requested, 7u);

@@ -44,6 +44,9 @@ Status CpuBackend::begin(const Window& window) {
     tokens_.assign(window.tokens.begin(), window.tokens.end());
     parts_.clear();
     row_part_.resize(rows_);
+    failures_.assign(window.parts.size(), Status());
+    decode_ = std::all_of(window.parts.begin(), window.parts.end(),
+                          [](const WindowPart& part) { return part.rows <= kMaxTentative + 1; });
     std::size_t next = 0;
     for (const WindowPart& part : window.parts) {
       if (part.first_row != next || part.rows == 0 || part.rows > rows_ - next) {
@@ -69,14 +72,15 @@ Status CpuBackend::begin(const Window& window) {
   return {};
 }
 
-// Every buffer that an operation of this window will use, at its largest.
-void CpuBackend::allocate(std::size_t rows) {
+template <class Visit>
+void CpuBackend::each_buffer(std::size_t rows, const Visit& visit) {
   const std::size_t hidden = shape_.residual.hidden, wide = shape_.residual.wide();
   std::size_t in = std::max<std::size_t>(shape_.shared_ff, wide), middle = shape_.shared_ff;
   std::size_t inner = hidden;
-  std::size_t small = shape_.experts, index_q = 0, index_k = 0, half = 0, blocks = 0, cells = 0;
-  for (const Part& part : parts_) cells = std::max(cells, part.position + part.rows);
+  std::size_t small = shape_.experts, index_q = 0, index_k = 0, half = 0;
+  bool drafts = false;
   for (const NetworkShape::Layer& l : shape_.layers) {
+    drafts = drafts || l.draft;
     if (l.attention) {
       const AttentionShape& s = l.attention_shape;
       const std::size_t q = std::size_t{s.heads} * s.head_dim;
@@ -87,8 +91,6 @@ void CpuBackend::allocate(std::size_t rows) {
       index_q = std::max(index_q, std::size_t{s.indexer_heads} * s.indexer_dim);
       index_k = std::max(index_k, std::size_t{s.indexer_dim});
       half = std::max(half, std::size_t{s.rotary_dims});
-      if (s.block > 0 && cells >= std::size_t{s.budget} + s.block)
-        blocks = std::max(blocks, cells / s.block);
     } else {
       in = std::max(in, std::size_t{l.delta_net.channels()});
       middle = std::max(middle, std::size_t{l.delta_net.inner()});
@@ -96,33 +98,72 @@ void CpuBackend::allocate(std::size_t rows) {
       small = std::max(small, std::size_t{l.delta_net.value_heads});
     }
   }
-  wide_.resize(rows, wide);
-  normed_.resize(rows, wide);
-  up_.resize(rows, wide);
-  low_.resize(rows, shape_.stream_rank);
-  mixed_.resize(rows, hidden);
-  out_.resize(rows, hidden);
-  gates_.resize(rows, shape_.residual.streams);
-  head_wide_.resize(rows, wide);
-  zeros_.assign(std::max(in, wide), 0.0f);
+  visit(wide_, rows, wide);
+  visit(normed_, rows, wide);
+  visit(up_, rows, wide);
+  visit(low_, rows, shape_.stream_rank);
+  visit(mixed_, rows, hidden);
+  visit(out_, rows, hidden);
+  visit(gates_, rows, shape_.residual.streams);
+  visit(head_wide_, rows, wide);
+  visit(zeros_, 1, std::max(in, wide));
+  visit(a_, rows, in);
+  visit(b_, rows, middle);
+  visit(c_, rows, inner);
+  visit(d_, rows, 2 * small);
+  visit(e_, rows, in);
+  visit(index_q_, rows, index_q);
+  visit(index_k_, rows, index_k);
+  visit(rotation_, rows, half);
+  const std::size_t slots = rows * shape_.experts_used;
+  visit(expert_hidden_, slots, shape_.expert_ff);
+  visit(expert_up_, slots, shape_.expert_ff);
+  visit(expert_out_, slots, hidden);
+  if (drafts) visit(draft_inputs_, rows * shape_.residual.streams, 2 * hidden);
+}
+
+// Every buffer that an operation of this window will use, at its largest.
+void CpuBackend::allocate(std::size_t rows) {
+  each_buffer(rows, [&](Rows& buffer, std::size_t count, std::size_t width) {
+    if (&buffer != &draft_inputs_ || draft_) buffer.resize(count, width);
+  });
+  std::fill_n(zeros_.row(0), zeros_.width, 0.0f);
   slot_counts_.resize(rows);
-  a_.resize(rows, in);
-  b_.resize(rows, middle);
-  c_.resize(rows, inner);
-  d_.resize(rows, 2 * small);
-  e_.resize(rows, in);
-  index_q_.resize(rows, index_q);
-  index_k_.resize(rows, index_k);
-  rotation_.resize(rows, half);
   selected_.resize(std::max(selected_.size(), rows));
+  std::size_t cells = 0, blocks = 0;
+  for (const Part& part : parts_) cells = std::max(cells, part.position + part.rows);
+  for (const NetworkShape::Layer& l : shape_.layers) {
+    const AttentionShape& s = l.attention_shape;
+    if (l.attention && s.block > 0 && cells >= std::size_t{s.budget} + s.block)
+      blocks = std::max(blocks, cells / s.block);
+  }
   if (blocks > 0) index_scores_.resize(score_batch() * kAttentionRows, padded(blocks));
   const std::size_t slots = rows * shape_.experts_used;
   routed_.reserve(slots);
   row_slots_.resize(slots);
-  expert_hidden_.resize(slots, shape_.expert_ff);
-  expert_up_.resize(slots, shape_.expert_ff);
-  expert_out_.resize(slots, hidden);
-  if (draft_) draft_inputs_.resize(rows * shape_.residual.streams, 2 * hidden);
+}
+
+std::uint64_t CpuBackend::workspace_bytes(std::uint32_t rows) {
+  std::uint64_t values = 0;
+  each_buffer(rows, [&](const Rows&, std::size_t count, std::size_t width) {
+    values += std::uint64_t{count} * width;
+  });
+  // Inputs in integers: bytes in two forms with their scales and sums, words of the residual gates.
+  const std::uint64_t hidden = shape_.residual.hidden, wide = shape_.residual.wide();
+  const std::uint64_t each = 3 * hidden + 3 * wide + 3 * std::uint64_t{shape_.shared_ff} +
+                             3 * std::uint64_t{shape_.experts_used} * shape_.expert_ff;
+  return values * sizeof(float) + each * rows;
+}
+
+Status CpuBackend::reserve(std::uint32_t rows) {
+  try {
+    allocate(rows);
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::exhausted,
+                "no {} MiB of memory for windows of {} rows; use a smaller chunk",
+                (workspace_bytes(rows) >> 20) + 1, rows);
+  }
+  return {};
 }
 
 void CpuBackend::end() {

@@ -46,6 +46,8 @@ class CpuBackend final : public Backend {
   std::size_t page_bytes() const override { return layout_.bytes; }
   std::size_t state_bytes() const override;
   void settle(SequenceState& state) override;
+  std::uint64_t workspace_bytes(std::uint32_t rows) override;
+  Status reserve(std::uint32_t rows) override;
   Status begin(const Window& window) override;
   void end() override;
   void embed(const Matrix& embedding) override;
@@ -60,6 +62,7 @@ class CpuBackend final : public Backend {
   void write() override;
   void head(const ResidualWeights& mixer, const Matrix& head, std::span<const std::uint32_t> rows,
             std::span<float> out) override;
+  Status failure(std::uint32_t part) const override { return failures_[part]; }
   std::vector<KernelUse> kernels() const override;
   void copy_residual(std::uint32_t first_row, std::span<float> out) const override;
 
@@ -112,6 +115,9 @@ class CpuBackend final : public Backend {
   // Row pointers of a buffer, kept for the length of a step.
   using Pointers = std::vector<float*>;
 
+  // Calls visit(buffer, rows, width) for every buffer of a window, at its largest.
+  template <class Visit>
+  void each_buffer(std::size_t rows, const Visit& visit);
   void allocate(std::size_t rows);
   static void point(Pointers& pointers, Rows& rows, std::size_t count);
   void multiply(std::span<const Product> products);
@@ -160,14 +166,18 @@ class CpuBackend final : public Backend {
   void norm_rotate(float* x, const float* gain, std::size_t n, const float* cos_sin,
                    std::size_t half) const;
   void route(const ExpertsWeights& weights);
+  void begin_experts(const ExpertsWeights& weights);
+  void ask_ahead(const ExpertsWeights& weights);
   void run_experts(const ExpertsWeights& weights);
-  template <class Body>
-  void for_experts(const Body& body) const;
+  void group_slots(const ExpertsWeights& weights, std::span<const ExpertBlob> blobs);
+  void run_group(const ExpertsWeights& weights, std::span<const ExpertBlob> blobs,
+                 const ByteInputs& bytes, bool shared);
   const Part& part_of(std::size_t row) const { return parts_[row_part_[row]]; }
 
   NetworkShape shape_;
   PageLayout layout_;
-  bool draft_ = false;  // the window is the draft block's
+  bool draft_ = false;   // the window is the draft block's
+  bool decode_ = false;  // few rows of each sequence
   const Kernels& kernels_;
   ThreadPool pool_;
   std::map<std::tuple<TensorType, Inputs, bool>, std::uint64_t> parts_run_;
@@ -187,7 +197,7 @@ class CpuBackend final : public Backend {
   Rows index_q_, index_k_, rotation_;
   std::vector<float> block_rotation_;
   Rows draft_inputs_;
-  std::vector<float> zeros_;          // a row before the start of a sequence
+  Rows zeros_;                        // a row before the start of a sequence
   std::vector<RowBlock> row_blocks_;  // of attention
   Rows index_scores_;                 // [score_batch() * kAttentionRows x blocks of the indexer]
   std::vector<std::vector<std::uint32_t>> selected_;  // [rows] cells, ascending
@@ -199,7 +209,11 @@ class CpuBackend final : public Backend {
   std::vector<Routed> routed_;            // by expert, then by row
   std::vector<std::uint32_t> row_slots_;  // [rows x used]: places in routed_, ascending expert
   std::vector<std::uint32_t> slot_counts_;
-  Rows expert_hidden_, expert_up_, expert_out_;
+  Rows expert_hidden_, expert_up_, expert_out_, ahead_;
+  std::vector<ExpertUse> expert_uses_;      // of the pass
+  std::vector<std::uint32_t> first_slots_;  // by expert: place in routed_
+  std::vector<std::uint32_t> group_;        // slots whose weights are there
+  std::vector<Status> failures_;            // by part of the window
 };
 
 }  // namespace strata::cpu

@@ -22,7 +22,7 @@ void CpuBackend::convolve_part(const Part& part, RowRing& history, const Rows& i
   for (std::size_t k = 0; k < kernel; ++k) {
     const std::size_t lag = (kernel - 1 - k) * dilation;
     if (lag > position) {
-      rows[k] = zeros_.data();
+      rows[k] = zeros_.row(0);
     } else if (position - lag >= part.position) {
       rows[k] = input.row(row - lag);
     } else {

@@ -1,6 +1,6 @@
 // Routing and experts of the CPU backend. Rows are grouped by expert, so that each expert's weights
-// are decoded once a window; a row's results are summed in ascending expert id, then the shared
-// one.
+// are decoded once a window, in whatever order the source has them; a row's results are summed in
+// ascending expert id, then the shared one.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -47,11 +47,20 @@ void CpuBackend::route(const ExpertsWeights& weights) {
 
 void CpuBackend::experts(const ExpertsWeights& weights) {
   d_.resize(rows_, weights.router.rows);
-  Pointers mixed, logits;
+  Pointers mixed, logits, ahead;
   point(mixed, mixed_, rows_);
   point(logits, d_, rows_);
-  multiply(std::vector<Product>{{weights.router, mixed.data(), logits.data(), rows_}});
+  std::vector<Product> routers = {{weights.router, mixed.data(), logits.data(), rows_}};
+  const bool look = decode_ && !weights.next_router.empty() && weights.source->looks_ahead();
+  if (look) {
+    ahead_.resize(rows_, weights.next_router.rows);
+    point(ahead, ahead_, rows_);
+    routers.push_back({weights.next_router, mixed.data(), ahead.data(), rows_});
+  }
+  multiply(routers);
   route(weights);
+  begin_experts(weights);
+  if (look) ask_ahead(weights);
   run_experts(weights);
   const std::size_t used = weights.shape.used, hidden = shape_.residual.hidden;
   for_rows(rows_, [&](std::size_t r) {
@@ -73,15 +82,34 @@ void CpuBackend::experts(const ExpertsWeights& weights) {
   });
 }
 
-// Calls body(expert, first slot, slots) for every expert that has rows, ascending.
-template <class Body>
-void CpuBackend::for_experts(const Body& body) const {
+// Asks for the weights of all experts that have rows.
+void CpuBackend::begin_experts(const ExpertsWeights& weights) {
+  expert_uses_.clear();
+  first_slots_.resize(weights.router.rows);
   for (std::size_t i = 0; i < routed_.size();) {
-    std::size_t end = i;
-    while (end < routed_.size() && routed_[end].expert == routed_[i].expert) ++end;
-    body(routed_[i].expert, i, end - i);
-    i = end;
+    const std::uint32_t expert = routed_[i].expert;
+    first_slots_[expert] = static_cast<std::uint32_t>(i);
+    const std::size_t first = i;
+    while (i < routed_.size() && routed_[i].expert == expert) ++i;
+    expert_uses_.push_back({expert, static_cast<std::uint32_t>(i - first)});
   }
+  weights.source->begin(weights.layer, expert_uses_, decode_);
+}
+
+// The next layer's router on this layer's input: a guess of what it will choose.
+void CpuBackend::ask_ahead(const ExpertsWeights& weights) {
+  const std::size_t used = std::min<std::size_t>(weights.shape.used, ahead_.width);
+  std::vector<std::uint32_t> wanted, order(ahead_.width);
+  for (std::size_t r = 0; r < rows_; ++r) {
+    const float* logits = ahead_.row(r);
+    std::iota(order.begin(), order.end(), 0u);
+    std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(used), order.end(),
+                      [&](std::uint32_t a, std::uint32_t b) {
+                        return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+                      });
+    wanted.insert(wanted.end(), order.begin(), order.begin() + static_cast<std::ptrdiff_t>(used));
+  }
+  weights.source->prefetch(weights.layer + 1, wanted);
 }
 
 // Routed experts into expert_out_, the shared one into c_.
@@ -93,52 +121,107 @@ void CpuBackend::run_experts(const ExpertsWeights& weights) {
   a_.resize(rows_, weights.shared_gate.rows);
   b_.resize(rows_, weights.shared_gate.rows);
   c_.resize(rows_, shape_.residual.hidden);
-  Pointers mixed, shared_gate, shared_up, shared_out, input(slots), gate, up, out;
+  Pointers mixed;
   point(mixed, mixed_, rows_);
-  point(shared_gate, a_, rows_);
-  point(shared_up, b_, rows_);
-  point(shared_out, c_, rows_);
-  point(gate, expert_hidden_, slots);
-  point(up, expert_up_, slots);
-  point(out, expert_out_, slots);
-  for (std::size_t i = 0; i < slots; ++i) input[i] = mixed_.row(routed_[i].row);
-
   const ByteInputs bytes = quantize(
       std::array{weights.shared_gate, weights.shared_up, weights.gate.first, weights.up.first},
       mixed.data(), rows_, bytes_mixed_);
-  // The same rows once more, in the order of the slots.
+  // In the order in which the weights come: no result depends on it.
+  for (bool first = true;; first = false) {
+    const auto blobs = weights.source->next();
+    if (blobs.empty() && !first) return;
+    run_group(weights, blobs, bytes, first);
+  }
+}
+
+// Slots of the experts whose weights are there; those of the others have failed.
+void CpuBackend::group_slots(const ExpertsWeights& weights, std::span<const ExpertBlob> blobs) {
+  group_.clear();
+  for (const ExpertBlob& blob : blobs) {
+    for (std::size_t i = first_slots_[blob.expert];
+         i < routed_.size() && routed_[i].expert == blob.expert; ++i) {
+      if (blob.gate) {
+        group_.push_back(static_cast<std::uint32_t>(i));
+        continue;
+      }
+      std::fill_n(expert_out_.row(i), expert_out_.width, 0.0f);
+      Status& failure = failures_[row_part_[routed_[i].row]];
+      if (failure) failure = weights.source->failure();
+    }
+  }
+}
+
+// The routed experts of `blobs`, and the shared one if `shared`. `bytes`: mixed_ in integers.
+void CpuBackend::run_group(const ExpertsWeights& weights, std::span<const ExpertBlob> blobs,
+                           const ByteInputs& bytes, bool shared) {
+  group_slots(weights, blobs);
+  const std::size_t count = group_.size(), shared_rows = shared ? rows_ : 0;
+  Pointers mixed, shared_gate, shared_up, shared_out, input(count), gate(count), up(count),
+      out(count);
+  point(mixed, mixed_, shared_rows);
+  point(shared_gate, a_, shared_rows);
+  point(shared_up, b_, shared_rows);
+  point(shared_out, c_, shared_rows);
   std::vector<QuantizedRow> slot_rows[kBlockKinds];
   ByteInputs slot_bytes;
   for (std::size_t kind = 0; kind < kBlockKinds; ++kind) {
     if (!bytes.of[kind]) continue;
-    for (const Routed& routed : routed_) slot_rows[kind].push_back(bytes.of[kind][routed.row]);
+    slot_rows[kind].resize(count);
     slot_bytes.of[kind] = slot_rows[kind].data();
   }
-  std::vector<Product> first = {
-      {weights.shared_gate, mixed.data(), shared_gate.data(), rows_, bytes},
-      {weights.shared_up, mixed.data(), shared_up.data(), rows_, bytes}};
-  for_experts([&](std::uint32_t expert, std::size_t i, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t slot = group_[i], row = routed_[slot].row;
+    input[i] = mixed_.row(row);
+    gate[i] = expert_hidden_.row(slot);
+    up[i] = expert_up_.row(slot);
+    out[i] = expert_out_.row(slot);
+    for (std::size_t kind = 0; kind < kBlockKinds; ++kind)
+      if (bytes.of[kind]) slot_rows[kind][i] = bytes.of[kind][row];
+  }
+  // Calls body(blob, place in the group, rows) for every expert.
+  const auto each = [&](const auto& body) {
+    std::size_t i = 0;
+    for (const ExpertBlob& blob : blobs) {
+      const std::size_t from = i;
+      while (i < count && routed_[group_[i]].expert == blob.expert) ++i;
+      if (i > from) body(blob, from, i - from);
+    }
+  };
+  const auto placed = [](const ExpertMatrices& experts, const std::byte* data) {
+    Matrix matrix = experts.first;
+    matrix.data = data;
+    return matrix;
+  };
+  std::vector<Product> products;
+  if (shared) {
+    products = {{weights.shared_gate, mixed.data(), shared_gate.data(), rows_, bytes},
+                {weights.shared_up, mixed.data(), shared_up.data(), rows_, bytes}};
+  }
+  each([&](const ExpertBlob& blob, std::size_t i, std::size_t rows) {
     const ByteInputs inputs = slot_bytes.from(i);
-    first.push_back({weights.gate.at(expert), &input[i], &gate[i], count, inputs});
-    first.push_back({weights.up.at(expert), &input[i], &up[i], count, inputs});
+    products.push_back({placed(weights.gate, blob.gate), &input[i], &gate[i], rows, inputs});
+    products.push_back({placed(weights.up, blob.up), &input[i], &up[i], rows, inputs});
   });
-  multiply(first);
-  for_rows(slots + rows_, [&](std::size_t i) {
-    if (i < slots) {
-      kernels_.silu_product(expert_hidden_.row(i), expert_up_.row(i), expert_up_.width);
+  multiply(products);
+  for_rows(count + shared_rows, [&](std::size_t i) {
+    if (i < count) {
+      kernels_.silu_product(gate[i], up[i], expert_up_.width);
     } else {
-      kernels_.silu_product(a_.row(i - slots), b_.row(i - slots), a_.width);
+      kernels_.silu_product(a_.row(i - count), b_.row(i - count), a_.width);
     }
   });
-  const ByteInputs hidden = quantize({&weights.down.first, 1}, gate.data(), slots, bytes_hidden_);
-  const ByteInputs shared =
-      quantize({&weights.shared_down, 1}, shared_gate.data(), rows_, bytes_shared_);
-  std::vector<Product> second = {
-      {weights.shared_down, shared_gate.data(), shared_out.data(), rows_, shared}};
-  for_experts([&](std::uint32_t expert, std::size_t i, std::size_t count) {
-    second.push_back({weights.down.at(expert), &gate[i], &out[i], count, hidden.from(i)});
+  const ByteInputs hidden = quantize({&weights.down.first, 1}, gate.data(), count, bytes_hidden_);
+  const ByteInputs shared_hidden =
+      quantize({&weights.shared_down, 1}, shared_gate.data(), shared_rows, bytes_shared_);
+  products.clear();
+  if (shared) {
+    products.push_back(
+        {weights.shared_down, shared_gate.data(), shared_out.data(), rows_, shared_hidden});
+  }
+  each([&](const ExpertBlob& blob, std::size_t i, std::size_t rows) {
+    products.push_back({placed(weights.down, blob.down), &gate[i], &out[i], rows, hidden.from(i)});
   });
-  multiply(second);
+  multiply(products);
 }
 
 }  // namespace strata::cpu
