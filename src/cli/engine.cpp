@@ -57,6 +57,7 @@ void register_engine(CLI::App& app, Invocation& invocation) {
                    "The trace goes on behind that of an engine before");
   engine->add_option("--log-level", arguments->log_level, "How much goes to standard error");
   engine->add_option("--socket-fd", arguments->socket, "Open socket to the server");
+  engine->group("");  // not for people
   engine->callback([arguments, &invocation] {
     invocation.run = [arguments] { return run_engine(*arguments); };
   });

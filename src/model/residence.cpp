@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread_pool.h"
+#include "model/load_watch.h"
 
 namespace strata {
 namespace {
@@ -63,6 +64,10 @@ Status read_pieces(FileSystem& files, const GgufModel& model, const std::vector<
   std::mutex mutex;
   Status status;
   std::atomic<bool> failed{false};
+  const LoadWatch* watch = LoadWatch::current();
+  std::atomic<std::uint64_t> done{0};
+  std::uint64_t all = 0;
+  for (const Piece& piece : pieces) all += piece.bytes;
   ThreadPool(0).run(pieces.size(), [&](std::size_t i) {
     const Piece& piece = pieces[i];
     const TensorView& tensor = *piece.copy->tensor;
@@ -70,7 +75,11 @@ Status read_pieces(FileSystem& files, const GgufModel& model, const std::vector<
     auto read =
         parts[tensor.part]->read_exact(tensor.file_offset + piece.offset,
                                        {memory + piece.copy->place + piece.offset, piece.bytes});
-    if (read) return;
+    if (read) {
+      const std::uint64_t now = done.fetch_add(piece.bytes) + piece.bytes;
+      if (watch != nullptr) watch->tell(now, all);
+      return;
+    }
     const std::lock_guard lock(mutex);
     if (!failed.exchange(true))
       status = with_context(std::move(read).error(), fmt::format("tensor '{}'", tensor.name));
