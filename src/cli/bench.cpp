@@ -178,14 +178,16 @@ Result<int> run_kernel_speed(const BenchArguments& arguments) {
   const std::size_t bytes = std::size_t{std::max(arguments.probe_mib, 128u)} << 20;
   const std::string& isa = arguments.benchmark.isa;
   const std::uint32_t threads = arguments.benchmark.threads;
-  say("measuring the machine");
+  terminal::Progress progress(arguments.progress, "measuring the machine");
+  progress.update(0, 0);
   STRATA_ASSIGN(MachineLimits limits, measure_machine(threads, bytes, isa));
-  say("measuring the products");
+  progress.next("measuring the products");
+  progress.update(0, 0);
   STRATA_ASSIGN(const std::vector<KernelSpeed> speeds, measure_kernels(threads, bytes / 4, isa));
   STRATA_ASSIGN(const MachineLimits after, measure_machine(threads, bytes, isa));
   limits.read_gbps = std::max(limits.read_gbps, after.read_gbps);
   limits.int8_peak_gops = std::max(limits.int8_peak_gops, after.int8_peak_gops);
-  say("");
+  progress.clear();
   fmt::print("Read bandwidth {:.1f} GB/s, int8 peak {:.0f} GOP/s.\n\n", limits.read_gbps,
              limits.int8_peak_gops);
   fmt::print(

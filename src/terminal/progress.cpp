@@ -138,7 +138,8 @@ void Progress::update(std::uint64_t done, std::uint64_t all, std::string_view no
   if (!begun_) {
     begun_ = true;
     start_ = now;
-    if (!shown_) last_ = now + kPatience - kPause;
+    const bool told = all > 0 || done > 0;  // else it is only said that it has begun
+    last_ = shown_ ? last_ : told ? now + kPatience - kPause : now - kPause;
     stage_.first = done;
   }
   stage_.done = std::max(stage_.done, done);  // threads may overtake each other

@@ -3,7 +3,8 @@
 //
 //   reading the weights  [########............]  41 %  2.5 of 6.1 GB  1.2 GB/s  0:03 left
 //
-// What has no room is left out, the bar first. Jobs that take less than kPatience show nothing.
+// What has no room is left out, the bar first. Jobs that take less than kPatience show nothing,
+// except those of which nobody knows how long they are (0 of 0 done).
 #pragma once
 
 #include <cstdint>
