@@ -1,7 +1,7 @@
 # Which build this is: --version prints it, results quote it.
 #
-# Included by CMakeLists.txt it makes src/cli/version.cpp see STRATA_VERSION, STRATA_COMMIT and
-# STRATA_FLAGS. Run as a script (cmake -P) it writes the header that defines them; the build does so
+# Included by CMakeLists.txt it makes src/cli/version.cpp see STRATA_VERSION, STRATA_COMMIT,
+# STRATA_DATE (of the commit) and STRATA_FLAGS. Run as a script (cmake -P) it writes the header that defines them; the build does so
 # each time, and the header changes only when its content does. Without git, or without a
 # repository, the commit is "unknown".
 
@@ -17,13 +17,18 @@ if(CMAKE_SCRIPT_MODE_FILE)
       string(SUBSTRING ${CMAKE_MATCH_1} 0 12 commit)
       execute_process(COMMAND ${GIT} -C ${SOURCE} status --porcelain --untracked-files=no
         OUTPUT_VARIABLE changes ERROR_QUIET)
+      execute_process(COMMAND ${GIT} -C ${SOURCE} show --no-patch --format=%cs HEAD
+        OUTPUT_VARIABLE date ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
       if(changes)
         string(APPEND commit ", changed")
       endif()
     endif()
   endif()
+  if(NOT date MATCHES "^[0-9]+-[0-9]+-[0-9]+$")
+    set(date "")
+  endif()
   set(text "#define STRATA_VERSION \"${VERSION}\"\n#define STRATA_COMMIT \"${commit}\"\n")
-  string(APPEND text "#define STRATA_FLAGS \"${FLAGS}\"\n")
+  string(APPEND text "#define STRATA_FLAGS \"${FLAGS}\"\n#define STRATA_DATE \"${date}\"\n")
   set(old "")
   if(EXISTS ${HEADER})
     file(READ ${HEADER} old)

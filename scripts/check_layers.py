@@ -11,8 +11,8 @@ import sys
 import tree
 
 # The order of docs/architecture.md. A layer knows itself and those before it.
-LAYERS = ["base", "telemetry", "gguf", "quant", "tokenizer", "ple", "compute", "model", "constrain",
-          "engine", "chat", "server", "cli"]
+LAYERS = ["base", "telemetry", "terminal", "gguf", "quant", "tokenizer", "ple", "compute", "model",
+          "constrain", "engine", "chat", "server", "cli"]
 RANK = {name: rank for rank, name in enumerate(LAYERS)}
 # What a folder must not know although it stands below: chat works without an engine, and the
 # engine's rooms are entered by its front door.

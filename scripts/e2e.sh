@@ -20,6 +20,7 @@ case "${1:-}" in
     echo idle
     echo telemetry
     echo web-app
+    echo terminal
     echo soak
     echo evaluation
     if [[ "${2:-0}" == 1 ]]; then
@@ -41,6 +42,7 @@ case "${1:-}" in
   faults) exec node tests/e2e/faults.mjs 10 ;;
   a-hundred-faults) exec node tests/e2e/faults.mjs 100 ;;
   load) exec node tests/e2e/load.mjs ;;
+  terminal) exec .venv/bin/python tests/e2e/terminal.py ;;
   web-app) exec node tests/e2e/web_app.mjs ;;
   # Prometheus' own reader: of the system, or as scripts/install_dependencies.sh has unpacked it.
   telemetry) PATH="$PATH:$PWD/build/tools" exec node tests/e2e/telemetry.mjs ;;

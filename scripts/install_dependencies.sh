@@ -17,18 +17,20 @@ build_set=(
   ccache:ccache mold:mold # faster builds
   node:nodejs npm:npm     # the web app is built with them
   libboost1.81-dev libboost-json1.81-dev libcli11-dev libexpected-dev libfmt-dev libspdlog-dev
-  libsqlite3-dev libssl-dev libutf8proc-dev liburing-dev libxxhash-dev
+  libedit-dev libsqlite3-dev libssl-dev libutf8proc-dev liburing-dev libxxhash-dev
 )
 test_set=(
   libgtest-dev libgmock-dev clang-format-19:clang-format-19
   git:git python3:python3 unicode-data # checks of the tree
   python3-venv                         # .venv: what tests compare with
   chromium:chromium fonts-dejavu-core  # end-to-end tests of the web app
+  mandoc:mandoc                        # what the manual pages must please
   fio:fio                              # what 'strata ple bench' is held against
 )
 all_set=(
   clang-tidy-19:clang-tidy-19 clang++-19:clang-19 libclang-rt-19-dev # static analysis, fuzzing
   aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64:qemu-user      # other CPUs
+  zsh:zsh fish:fish                                                  # shells with completions
 )
 
 # Programs of packages that are not installed, for that would start a service: taken out of the

@@ -1,10 +1,8 @@
 // strata bench: how fast prompts are read and tokens are made, beside what the machine gives.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,9 +15,12 @@
 #include "cli/command.h"
 #include "cli/default_model.h"
 #include "cli/engine_options.h"
+#include "cli/output_options.h"
 #include "compute/cpu/kernel_speed.h"
 #include "compute/cpu/probe.h"
 #include "engine/benchmark.h"
+#include "model/load_watch.h"
+#include "terminal/progress.h"
 #include "tokenizer/tokenizer.h"
 
 namespace strata {
@@ -37,6 +38,7 @@ struct BenchArguments {
   std::string text;
   bool parts = false, kernels = false, kernel_speed = false, csv = false, json = false;
   PlanArguments plan;
+  bool progress = true;
 };
 
 constexpr std::uint32_t kMostAttempts = 3;  // times the repetitions, when runs are disturbed
@@ -69,20 +71,14 @@ Status check_context(const std::vector<BenchTest>& tests, const HyperParams& par
   return {};
 }
 
-// What is being done, where a person waits for it.
-void say(const std::string& text) {
-  if (isatty(fileno(stderr)) != 1) return;
-  fmt::print(stderr, "\r\033[K{}", text);
-  std::fflush(stderr);
-}
-
 class Bench {
  public:
-  Bench(const BenchArguments& arguments, Benchmark& benchmark)
-      : arguments_(arguments), benchmark_(benchmark) {}
+  Bench(const BenchArguments& arguments, Benchmark& benchmark, terminal::Progress& progress)
+      : arguments_(arguments), benchmark_(benchmark), progress_(progress) {}
 
   Result<BenchOutcome> measure(const BenchTest& test) {
-    say(fmt::format("{}: preparing", name_of(test)));
+    progress_.next(name_of(test));
+    progress_.update(0, arguments_.repetitions, "preparing");
     if (!test.prompt) STRATA_TRY(benchmark_.prepare(test.depth));
     const std::size_t first_probe = probes_.size();
     STRATA_TRY(probe());
@@ -94,7 +90,7 @@ class Bench {
       best.read_gbps = std::max(best.read_gbps, probes_[i].read_gbps);
       best.int8_peak_gops = std::max(best.int8_peak_gops, probes_[i].int8_peak_gops);
     }
-    say("");
+    progress_.clear();
     return outcome;
   }
 
@@ -123,7 +119,9 @@ class Bench {
     std::uint32_t good = 0;
     const std::uint32_t most = kMostAttempts * arguments_.repetitions;
     while (good < arguments_.repetitions && attempts.size() < most) {
-      say(fmt::format("{}: run {} of {}", name_of(test), good + 1, arguments_.repetitions));
+      const std::size_t again = attempts.size() - good;
+      progress_.update(good, arguments_.repetitions,
+                       again == 0 ? std::string() : fmt::format("{} disturbed", again));
       const CpuWatch watch(real_files());
       STRATA_ASSIGN(const BenchmarkRun run, test.prompt
                                                 ? benchmark_.read_prompt(test.tokens)
@@ -164,6 +162,7 @@ class Bench {
 
   const BenchArguments& arguments_;
   Benchmark& benchmark_;
+  terminal::Progress& progress_;
   std::vector<MachineLimits> probes_;
 };
 
@@ -181,14 +180,16 @@ Result<int> run_kernel_speed(const BenchArguments& arguments) {
   const std::size_t bytes = std::size_t{std::max(arguments.probe_mib, 128u)} << 20;
   const std::string& isa = arguments.benchmark.isa;
   const std::uint32_t threads = arguments.benchmark.threads;
-  say("measuring the machine");
+  terminal::Progress progress(arguments.progress, "measuring the machine");
+  progress.update(0, 0);
   STRATA_ASSIGN(MachineLimits limits, measure_machine(threads, bytes, isa));
-  say("measuring the products");
+  progress.next("measuring the products");
+  progress.update(0, 0);
   STRATA_ASSIGN(const std::vector<KernelSpeed> speeds, measure_kernels(threads, bytes / 4, isa));
   STRATA_ASSIGN(const MachineLimits after, measure_machine(threads, bytes, isa));
   limits.read_gbps = std::max(limits.read_gbps, after.read_gbps);
   limits.int8_peak_gops = std::max(limits.int8_peak_gops, after.int8_peak_gops);
-  say("");
+  progress.clear();
   fmt::print("Read bandwidth {:.1f} GB/s, int8 peak {:.0f} GOP/s.\n\n", limits.read_gbps,
              limits.int8_peak_gops);
   fmt::print(
@@ -225,6 +226,9 @@ Result<int> run_bench(BenchArguments& arguments) {
   STRATA_ASSIGN(arguments.benchmark.model_path, model_or_default(arguments.benchmark.model_path));
   if (arguments.plan.plan) return print_plan(engine_options(arguments.benchmark), arguments.json);
   const std::vector<BenchTest> tests = tests_of(arguments);
+  terminal::Progress progress(arguments.progress && !arguments.json, "reading the weights",
+                              terminal::Unit::bytes);
+  const LoadWatch watch([&](std::uint64_t done, std::uint64_t all) { progress.update(done, all); });
   STRATA_ASSIGN(const auto benchmark, Benchmark::open(real_files(), arguments.benchmark));
   STRATA_TRY(check_context(tests, benchmark->network().params));
   if (!arguments.text.empty()) {
@@ -237,11 +241,12 @@ Result<int> run_bench(BenchArguments& arguments) {
                              : arguments.csv ? BenchFormat::csv
                                              : BenchFormat::table;
   const auto report = make_report(format, arguments.parts, arguments.probe_mib > 0);
-  say("reading the weights");
+  progress.next("warming up");
+  progress.update(0, 0);
   STRATA_TRY(benchmark->warm_up());
-  say("");
+  progress.clear();
   report->start(*benchmark);
-  Bench bench(arguments, *benchmark);
+  Bench bench(arguments, *benchmark, progress);
   for (const BenchTest& test : tests) {
     STRATA_ASSIGN(const BenchOutcome outcome, bench.measure(test));
     report->outcome(outcome);
@@ -292,7 +297,8 @@ void add_options(CLI::App& command, BenchArguments& a) {
                   "Percent of the CPUs that others may have during a run; runs with more are made "
                   "again, up to three times as many as asked (default 3, 100 counts all)")
       ->check(CLI::Validator(number_between(0, 100), ""));
-  command.add_option("--text", a.text, "A file whose tokens are read instead of random ones");
+  command.add_option("--text", a.text, "A file whose tokens are read instead of random ones")
+      ->type_name("FILE");
   add_table_options(command, a.benchmark.ngram_table);
   add_plan_options(command, a.plan, false);
   command.add_flag("--parts", a.parts, "Also time and bytes of each part of the network");
@@ -301,10 +307,11 @@ void add_options(CLI::App& command, BenchArguments& a) {
   CLI::Option* alone = command.add_flag("--kernel-speed", a.kernel_speed,
                                         "Instead of a model, each matrix product alone: one row "
                                         "from memory, and as many rows as prompts have");
-  CLI::Option* json = command.add_flag("--json", a.json, "One JSON object instead of a table");
+  CLI::Option* json = add_json_option(command, a.json, "One JSON object instead of a table");
   command.add_flag("--csv", a.csv, "CSV instead of a table")->excludes(json)->excludes(kernels);
   kernels->excludes(json);
   alone->excludes(json)->excludes(kernels);
+  add_progress_option(command, a.progress);
 }
 
 }  // namespace

@@ -1,111 +1,198 @@
-// strata chat: a conversation in the terminal.
+// strata chat: a conversation in the terminal, or with what comes through a pipe, a question a
+// line.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <string>
 
+#include "cli/chat_session.h"
 #include "cli/command.h"
-#include "cli/talk.h"
+#include "terminal/text.h"
 
 namespace strata {
 namespace {
 
-constexpr const char* kHelp =
-    "/new starts a new conversation, /quit ends (so does Ctrl-D), Ctrl-C ends an answer early\n";
+constexpr std::size_t kMostLine = 16u << 20;  // bytes of a question
 
-// Shows thinking dimmed (on a terminal) and the answer plain.
-class Screen {
+struct ChatArguments {
+  TalkArguments talk;
+  bool keep_history = true;
+};
+
+class Chat {
  public:
-  Screen(bool colour, bool thinking) : colour_(colour), thinking_(thinking) {}
-
-  void show(const chat::OutputEvent& event) {
-    using Kind = chat::OutputEvent::Kind;
-    switch (event.kind) {
-      case Kind::reasoning:
-        if (thinking_) print(event.text, true);
-        break;
-      case Kind::content:
-        print(event.text, false);
-        break;
-      case Kind::tool_call_begin:
-        print("\n" + event.name + " ", false);
-        break;
-      case Kind::tool_arguments:
-        print(event.text, false);
-        break;
-      case Kind::tool_call_end:
-        break;
-    }
+  Chat(Talk& talk, const ChatArguments& arguments) : session_(talk) {
+    session_.out = terminal::screen_of(STDOUT_FILENO);
+    session_.terminal = isatty(STDIN_FILENO) == 1 && session_.out.terminal && !arguments.talk.json;
+    session_.json = arguments.talk.json;
+    const bool show = session_.out.terminal || arguments.talk.show_thinking;
+    session_.view = {.thinking = show ? ShowThinking::show : ShowThinking::hide,
+                     .progress = arguments.talk.progress && !arguments.talk.json};
   }
-  void end(const server::ChatResult& result) {
-    print("", false);
-    if (result.finish == server::ChatFinish::length) fmt::print("\n(cut: the room is used up)");
-    if (result.finish == server::ChatFinish::cancelled) fmt::print("\n(stopped)");
-    const double rate =
-        result.decode_seconds > 0 ? result.completion_tokens / result.decode_seconds : 0;
-    const std::string drafts =
-        result.drafted > 0 ? fmt::format(", {} of {} drafts right", result.accepted, result.drafted)
-                           : std::string();
-    fmt::print("\n{}[{} tokens read in {:.2f} s, {} made, {:.0f} tokens/s{}]{}\n",
-               colour_ ? "\x1b[2m" : "", result.prompt_tokens - result.cached_tokens,
-               result.prompt_seconds, result.completion_tokens, rate, drafts,
-               colour_ ? "\x1b[0m" : "");
+
+  Status begin(bool keep_history) {
+    if (!session_.terminal) return {};
+    STRATA_ASSIGN(editor_, terminal::LineEditor::open(session_.out, complete_chat_line));
+    session_.editor = editor_.get();
+    const std::string path =
+        terminal::LineHistory::usual_path([](const char* name) { return std::getenv(name); });
+    auto history = terminal::LineHistory::open(keep_history ? path : std::string());
+    if (history) {
+      session_.history = std::move(*history);
+    } else {
+      complain(history.error());  // it is no reason not to talk
+    }
+    for (const std::string& entry : session_.history.entries()) editor_->remember(entry);
+    fmt::print("{}. /help lists commands, Ctrl-C stops an answer, Ctrl-D ends.\n",
+               terminal::safe_line(session_.talk.facts().model_name));
+    return {};
+  }
+
+  Result<int> run() {
+    std::string text;
+    while (!session_.quit && next(text)) {
+      if (text.find_first_not_of(" \t\n") == text.npos) continue;
+      remember(text);
+      const Status status = text.front() == '/' && !text.starts_with("//")
+                                ? command(text)
+                                : ask(text.starts_with("//") ? text.substr(1) : text);
+      if (status) continue;
+      // A person tries again; a script must notice.
+      if (!session_.terminal) return tl::unexpected(status.error());
+      complain(status.error());
+    }
+    return 0;
   }
 
  private:
-  void print(const std::string& text, bool dim) {
-    if (dim != dim_) {
-      if (colour_) fmt::print("{}", dim ? "\x1b[2m" : "\x1b[0m");
-      if (!dim) fmt::print("\n\n");
-      dim_ = dim;
+  static void complain(const Error& error) {
+    std::fflush(stdout);
+    fmt::print(stderr, "strata: {}\n", terminal::safe_line(error.message));
+  }
+
+  void remember(const std::string& text) {
+    if (editor_ == nullptr) return;
+    editor_->remember(text);
+    if (auto kept = session_.history.add(text); !kept && !told_history_) {
+      complain(kept.error());
+      told_history_ = true;
     }
-    fmt::print("{}", text);
+  }
+
+  // The next text; false: there is none.
+  bool next(std::string& text) {
+    if (editor_ == nullptr) {
+      if (!std::getline(std::cin, text) || text.size() > kMostLine) return false;
+      if (text.ends_with('\r')) text.pop_back();
+      return true;
+    }
+    text.clear();
+    for (bool going_on = false;;) {
+      const terminal::Line line =
+          editor_->read(going_on ? ". " : "> ", std::exchange(session_.prefill, {}));
+      if (line.end == terminal::Line::End::closed) return false;
+      if (line.end == terminal::Line::End::interrupted) {
+        if (std::exchange(gave_up_, true)) return false;
+        fmt::print("Ctrl-C once more ends.\n");
+        text.clear();
+        going_on = false;
+        continue;
+      }
+      gave_up_ = false;
+      text += line.text;
+      going_on = text.ends_with('\\') && text.size() < kMostLine;
+      if (!going_on) return true;
+      text.back() = '\n';
+    }
+  }
+
+  Status command(const std::string& text) {
+    STRATA_TRY(run_chat_command(session_, text));
+    if (std::exchange(session_.again, false)) {
+      return answer([&](Watcher& watcher) { return session_.talk.ask_again(watcher); });
+    }
+    const std::string question = std::exchange(session_.question, {});
+    return question.empty() ? Status() : ask(question);
+  }
+
+  Status ask(const std::string& text) {
+    return answer([&](Watcher& watcher) { return session_.talk.ask(text, watcher); });
+  }
+
+  template <class Ask>
+  Status answer(const Ask& ask) {
+    class Silent final : public Watcher {
+      void event(const chat::OutputEvent&) override {}
+    } silent;
+    AnswerView view(session_.out, session_.view);
+    auto given = session_.json ? ask(static_cast<Watcher&>(silent)) : ask(view);
+    if (!given) {
+      if (!session_.json && view.wrote()) view.end();
+      return tl::unexpected(given.error());
+    }
+    count(given->result);
+    session_.last_thinking = given->result.message.reasoning_content;
+    session_.quit = session_.quit || given->quit;
+    gave_up_ = given->result.finish == server::ChatFinish::cancelled;
+    if (session_.json) {
+      fmt::print("{}\n", boost::json::serialize(to_json(*given)));
+      std::fflush(stdout);
+      return {};
+    }
+    view.end();
+    if (session_.out.terminal) report(*given);
+    return {};
+  }
+
+  void report(const TalkAnswer& given) const {
+    const bool dim = session_.out.colour;
+    if (dim) fmt::print("{}", terminal::begin(terminal::kDim));
+    const EngineFacts& facts = session_.talk.facts();
+    if (const std::string note = end_note(given, facts); !note.empty()) fmt::print("{}\n", note);
+    fmt::print("{}{}\n", speed_line(given, facts), dim ? terminal::kPlainAgain : "");
     std::fflush(stdout);
   }
-  bool colour_, thinking_;
-  bool dim_ = false;
+
+  void count(const server::ChatResult& r) {
+    auto& sums = session_.sums;
+    ++sums.answers;
+    sums.read += r.prompt_tokens - r.cached_tokens;
+    sums.known += r.cached_tokens;
+    sums.made += r.completion_tokens;
+    sums.drafted += r.drafted;
+    sums.accepted += r.accepted;
+    sums.read_seconds += r.prompt_seconds;
+    sums.made_seconds += r.decode_seconds;
+  }
+
+  ChatSession session_;
+  std::unique_ptr<terminal::LineEditor> editor_;
+  bool gave_up_ = false;  // the last line or answer: once more ends
+  bool told_history_ = false;
 };
 
-Result<int> run_chat(TalkArguments& arguments) {
-  const bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
-  STRATA_ASSIGN(const auto talk, Talk::open(arguments));
-  if (terminal) fmt::print("{}. {}", talk->facts().model_name, kHelp);
-  std::string line;
-  while (true) {
-    if (terminal) fmt::print("\n> ");
-    std::fflush(stdout);
-    if (!std::getline(std::cin, line) || line == "/quit") break;
-    if (line.empty()) continue;
-    if (line == "/new") {
-      talk->forget();
-    } else if (line[0] == '/') {
-      fmt::print("{}", kHelp);
-    } else {
-      Screen screen(terminal, terminal || arguments.show_thinking);
-      const auto result =
-          talk->ask(line, [&](const chat::OutputEvent& event) { screen.show(event); });
-      if (result) {
-        screen.end(*result);
-      } else if (terminal) {
-        fmt::print("strata: {}\n", result.error().message);
-      } else {
-        return tl::unexpected(result.error());
-      }
-    }
-  }
-  return 0;
+Result<int> run_chat(ChatArguments& arguments) {
+  arguments.talk.progress = arguments.talk.progress && !arguments.talk.json;
+  STRATA_ASSIGN(const auto talk, Talk::open(arguments.talk));
+  Chat chat(*talk, arguments);
+  STRATA_TRY(chat.begin(arguments.keep_history));
+  return chat.run();
 }
 
 }  // namespace
 
 void register_chat(CLI::App& app, Invocation& invocation) {
-  auto arguments = std::make_shared<TalkArguments>();
+  auto arguments = std::make_shared<ChatArguments>();
   CLI::App* command = app.add_subcommand("chat", "Talk with a model in the terminal");
-  add_talk_options(*command, *arguments);
+  add_talk_options(*command, arguments->talk);
+  command->add_flag_callback(
+      "--no-history", [arguments] { arguments->keep_history = false; },
+      "Do not keep what is typed for later sessions");
   command->callback(
       [arguments, &invocation] { invocation.run = [arguments] { return run_chat(*arguments); }; });
 }

@@ -30,6 +30,7 @@ void register_config(CLI::App& app, Invocation& invocation);
 void register_convert(CLI::App& app, Invocation& invocation);
 void register_drafts(CLI::App& app, Invocation& invocation);
 void register_engine(CLI::App& app, Invocation& invocation);
+void register_help(CLI::App& app, Invocation& invocation);  // and version, completion, man
 void register_inspect(CLI::App& app, Invocation& invocation);
 void register_logits(CLI::App& app, Invocation& invocation);
 void register_ple(CLI::App& app, Invocation& invocation);

@@ -329,6 +329,25 @@ std::string flag_name(const ConfigKey& key) {
   return name;
 }
 
+// As the help calls a key's value.
+const char* type_name(const ConfigKey& key) {
+  const bool folder = key.name == "cache_dir" || key.name == "slot_save_path";
+  switch (key.type) {
+    case Type::path:
+      return folder ? "DIR" : "FILE";
+    case Type::number:
+      return "N";
+    case Type::list:
+      return "TEXT,...";
+    case Type::object:
+      return "JSON";
+    case Type::text:
+    case Type::flag:
+      break;
+  }
+  return "TEXT";
+}
+
 }  // namespace
 
 std::span<const ConfigKey> config_keys() {
@@ -413,19 +432,32 @@ std::vector<std::string> Config::list(std::string_view key) const {
   return list;
 }
 
-std::string Config::printed() const {
-  std::string out;
+json::object Config::shown() const {
+  json::object out;
   for (const ConfigKey& key : kKeys) {
     const Entry& entry = at(key.name);
-    std::string value = json::serialize(entry.value);
-    if (key.secret && entry.value != built_in(key.name)) value = "(hidden)";
-    out += fmt::format("{:<18} {:<32} {}\n", key.name, value, entry.source);
+    const bool hidden = key.secret && entry.value != built_in(key.name);
+    out[json::string_view(key.name.data(), key.name.size())] = {
+        {"value", hidden ? json::value("(hidden)") : entry.value}, {"source", entry.source}};
+  }
+  return out;
+}
+
+std::string Config::printed() const {
+  std::string out;
+  for (const auto& [key, entry] : shown()) {
+    // What is hidden is no value: it stands without quotation marks.
+    std::string value = json::serialize(entry.at("value"));
+    if (value == "\"(hidden)\"") value = "(hidden)";
+    out += fmt::format("{:<18} {:<32} {}\n", std::string_view(key), value,
+                       std::string_view(entry.at("source").as_string()));
   }
   return out;
 }
 
 void add_config_options(CLI::App& command, ConfigArguments& arguments) {
-  command.add_option("--config", arguments.file, "JSON file with the keys below");
+  command.add_option("--config", arguments.file, "JSON file with the keys below")
+      ->type_name("FILE");
   for (const ConfigKey& key : kKeys) {
     std::string name = flag_name(key);
     if (key.name == "model") name = "-m," + name;
@@ -439,9 +471,10 @@ void add_config_options(CLI::App& command, ConfigArguments& arguments) {
           on ? "Not: " + std::string(key.help) : std::string(key.help));
       continue;
     }
-    command.add_option_function<std::string>(
+    CLI::Option* option = command.add_option_function<std::string>(
         name, [&arguments, stored](const std::string& text) { arguments.flags[stored] = text; },
         std::string(key.help));
+    option->type_name(type_name(key));
   }
 }
 

@@ -63,6 +63,8 @@ class Config {
 
   // "key  value  source" for every key, secrets hidden.
   std::string printed() const;
+  // The same by key: {"port": {"value": 8080, "source": "flag"}}.
+  boost::json::object shown() const;
 
  private:
   std::map<std::string, Entry, std::less<>> entries_;

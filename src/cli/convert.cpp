@@ -1,9 +1,8 @@
 // strata convert: a Hugging Face checkpoint to one GGUF file.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
+#include <boost/json.hpp>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -13,7 +12,9 @@
 #include "base/file.h"
 #include "cli/checks.h"
 #include "cli/command.h"
+#include "cli/output_options.h"
 #include "model/convert.h"
+#include "terminal/progress.h"
 
 namespace strata {
 namespace {
@@ -22,6 +23,7 @@ struct ConvertArguments {
   std::string folder, output;
   std::string type, residual;
   std::vector<std::string> tensor_types;
+  bool json = false, progress = true;
 };
 
 std::string known_types() {
@@ -53,11 +55,6 @@ ConvertOptions options_of(const ConvertArguments& arguments) {
     if (const auto type = type_from_name(text.substr(equals + 1)))
       options.tensor_types.emplace_back(text.substr(0, equals), *type);
   }
-  if (isatty(fileno(stderr)) == 1)
-    options.progress = [](const std::string& name, std::size_t done, std::size_t all) {
-      fmt::print(stderr, "\r\033[K{}/{} {}", done, all, done == all ? "done\n" : name);
-      std::fflush(stderr);
-    };
   return options;
 }
 
@@ -77,8 +74,23 @@ Status check_output(const ConvertArguments& arguments) {
 
 Result<int> convert(const ConvertArguments& arguments) {
   STRATA_TRY(check_output(arguments));
-  STRATA_ASSIGN(const ConvertReport report, convert_hf(real_files(), arguments.folder,
-                                                       arguments.output, options_of(arguments)));
+  terminal::Progress progress(arguments.progress && !arguments.json, "converting");
+  ConvertOptions options = options_of(arguments);
+  options.progress = [&](const std::string& name, std::size_t done, std::size_t all) {
+    progress.update(done, all, name);
+  };
+  STRATA_ASSIGN(const ConvertReport report,
+                convert_hf(real_files(), arguments.folder, arguments.output, options));
+  progress.clear();
+  if (arguments.json) {
+    const boost::json::object out = {
+        {"file", arguments.output},
+        {"tensors", report.tensors},
+        {"bytes", report.bytes},
+        {"notes", boost::json::array(report.notes.begin(), report.notes.end())}};
+    fmt::print("{}\n", boost::json::serialize(out));
+    return 0;
+  }
   for (const std::string& note : report.notes) fmt::print(stderr, "note: {}\n", note);
   fmt::print("{}: {} tensors, {} bytes\n", arguments.output, report.tensors, report.bytes);
   return 0;
@@ -115,6 +127,8 @@ void register_convert(CLI::App& app, Invocation& invocation) {
       ->allow_extra_args(false)
       ->type_name("REGEX=TYPE")
       ->check(CLI::Validator(check_tensor_type, ""));
+  add_json_option(*command, arguments->json);
+  add_progress_option(*command, arguments->progress);
   command->callback(
       [arguments, &invocation] { invocation.run = [arguments] { return convert(*arguments); }; });
 }

@@ -45,6 +45,7 @@ Result<std::string> default_model_path() {
 
 CLI::Option* add_model_option(CLI::App& command, std::string& path) {
   return command.add_option("-m,--model", path, "GGUF file (default: the demo model)")
+      ->type_name("FILE")
       ->check(CLI::Validator(not_empty("the model path"), ""));
 }
 

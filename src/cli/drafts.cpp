@@ -13,8 +13,11 @@
 #include "cli/command.h"
 #include "cli/default_model.h"
 #include "cli/engine_options.h"
+#include "cli/output_options.h"
+#include "model/load_watch.h"
 #include "server/openai_messages.h"
 #include "server/service.h"
+#include "terminal/progress.h"
 
 namespace strata {
 namespace {
@@ -28,6 +31,7 @@ struct DraftsArguments {
   std::uint32_t limit = 0;  // prompts; 0 = all
   std::uint64_t seed = 1;
   float temperature = 0;
+  bool json = false, progress = true;
 };
 
 class Waiter final : public Listener {
@@ -89,12 +93,15 @@ struct Arm {
   double seconds = 0;
 };
 
-Result<std::vector<Arm>> open_arms(const DraftsArguments& arguments) {
+Result<std::vector<Arm>> open_arms(const DraftsArguments& arguments, terminal::Progress& progress) {
   std::vector<Arm> arms;
   for (const std::string& name : arguments.arms) {
     Arm arm;
     arm.name = name;
+    progress.next("reading the weights", terminal::Unit::bytes);
     EngineOptions options = arguments.engine;
+    const LoadWatch watch(
+        [&progress](std::uint64_t done, std::uint64_t all) { progress.update(done, all); });
     STRATA_TRY(set_drafts(options.drafts, name));
     if (!arguments.oracle.empty()) {
       arm.oracle = std::make_shared<Oracle>(arguments.oracle);
@@ -214,10 +221,37 @@ void print(const std::vector<Arm>& arms) {
   }
 }
 
+void print_json(const std::vector<Arm>& arms, std::size_t prompts, std::uint32_t runs,
+                std::uint64_t different) {
+  boost::json::array list;
+  for (const Arm& arm : arms) {
+    const EngineCounters::Drafts counters = arm.engine->counters().drafts;
+    boost::json::array drafted, accepted;
+    for (std::size_t d = 0; d < kMaxDrafts && counters.drafted_at[d] > 0; ++d) {
+      drafted.push_back(counters.drafted_at[d]);
+      accepted.push_back(counters.accepted_at[d]);
+    }
+    list.push_back({{"drafts", arm.name},
+                    {"tokens_per_s", median(arm.speeds)},
+                    {"runs_tokens_per_s", boost::json::array(arm.speeds.begin(), arm.speeds.end())},
+                    {"tokens", arm.tokens},
+                    {"rounds", arm.rounds},
+                    {"drafted", arm.drafted},
+                    {"accepted", arm.accepted},
+                    {"drafted_at", std::move(drafted)},
+                    {"accepted_at", std::move(accepted)}});
+  }
+  const boost::json::object out = {
+      {"prompts", prompts}, {"runs", runs}, {"different", different}, {"arms", std::move(list)}};
+  fmt::print("{}\n", boost::json::serialize(out));
+}
+
 Result<int> run_drafts(DraftsArguments& arguments) {
   STRATA_ASSIGN(arguments.engine.model_path, model_or_default(arguments.engine.model_path));
   arguments.engine.cache.ram_bytes = 0;  // every run reads its prompt
-  STRATA_ASSIGN(std::vector<Arm> arms, open_arms(arguments));
+  terminal::Progress progress(arguments.progress && !arguments.json, "reading the weights",
+                              terminal::Unit::bytes);
+  STRATA_ASSIGN(std::vector<Arm> arms, open_arms(arguments, progress));
   std::vector<std::vector<TokenId>> prompts =
       random_prompts(arguments, arms.front().engine->facts());
   if (!arguments.prompts.empty()) {
@@ -225,9 +259,13 @@ Result<int> run_drafts(DraftsArguments& arguments) {
   }
   // What all arms must give; the oracles' knowledge. Also warms up.
   std::vector<std::vector<TokenId>> expected;
+  progress.next("answers");
+  const std::uint64_t answers = prompts.size() * (1 + arms.size() * arguments.repetitions);
+  std::uint64_t made = 0;
   for (const auto& prompt : prompts) {
     STRATA_ASSIGN(auto tokens, answer(arms.front(), arguments, prompt, false));
     expected.push_back(std::move(tokens));
+    progress.update(++made, answers);
   }
   std::uint64_t different = 0;
   for (std::uint32_t repetition = 0; repetition < arguments.repetitions; ++repetition) {
@@ -245,6 +283,7 @@ Result<int> run_drafts(DraftsArguments& arguments) {
         const double before = arm.seconds;
         const std::uint64_t count = arm.tokens;
         STRATA_ASSIGN(const auto given, answer(arm, arguments, prompts[p], true));
+        progress.update(++made, answers);
         different += given != expected[p];
         seconds[a] += arm.seconds - before;
         tokens[a] += static_cast<double>(arm.tokens - count);
@@ -256,6 +295,11 @@ Result<int> run_drafts(DraftsArguments& arguments) {
   for (const Arm& arm : arms) {
     if (arm.speeds.empty())
       return fail(ErrorCode::invalid_argument, "no answer has two tokens; nothing to measure");
+  }
+  progress.clear();
+  if (arguments.json) {
+    print_json(arms, prompts.size(), arguments.repetitions, different);
+    return different == 0 ? 0 : 1;
   }
   print(arms);
   fmt::print("{} prompts, {} runs of each; {}\n", prompts.size(), arguments.repetitions,
@@ -281,8 +325,10 @@ void register_drafts(CLI::App& app, Invocation& invocation) {
             return status ? std::string() : status.error().message;
           },
           ""));
-  command->add_option("--prompts", a->prompts,
-                      "File with a conversation as JSON in each line (default: random tokens)");
+  command
+      ->add_option("--prompts", a->prompts,
+                   "File with a conversation as JSON in each line (default: random tokens)")
+      ->type_name("FILE");
   command->add_option("--limit", a->limit, "The first prompts only");
   command->add_option("-p,--prompt-tokens", a->prompt_tokens, "Of a random prompt (default 64)")
       ->check(CLI::Validator(whole_number_between(1, 1 << 20), ""));
@@ -298,6 +344,8 @@ void register_drafts(CLI::App& app, Invocation& invocation) {
                    "the work of the draft block (what a well-trained one would be worth)")
       ->delimiter(',')
       ->check(CLI::Validator(number_between(0, 1), ""));
+  add_json_option(*command, a->json);
+  add_progress_option(*command, a->progress);
   command->callback([a, &invocation] { invocation.run = [a] { return run_drafts(*a); }; });
 }
 

@@ -63,6 +63,7 @@ void register_engine(CLI::App& app, Invocation& invocation) {
   engine->add_option("--log-level", arguments->log_level, "How much goes to standard error");
   add_plan_options(*engine, arguments->plan);
   engine->add_option("--socket-fd", arguments->socket, "Open socket to the server");
+  engine->group("");  // not for people
   engine->callback([arguments, &invocation] {
     invocation.run = [arguments] { return run_engine(*arguments); };
   });

@@ -170,16 +170,20 @@ void add_engine_options(CLI::App& command, EngineOptions& options) {
       },
       "Where guesses come from: mtp (the model's draft block), lookup (earlier places of the "
       "text), both (the default)");
-  command.add_option("--draft-vocabulary", drafts.vocabulary_path,
-                     "File of 32-bit ids of the tokens that the draft block may guess");
+  command
+      .add_option("--draft-vocabulary", drafts.vocabulary_path,
+                  "File of 32-bit ids of the tokens that the draft block may guess")
+      ->type_name("FILE");
   CacheOptions& cache = options.cache;
   add_text(
       command, "--cache-ram",
       [&cache](const std::string& text) { return set_cache_ram(cache, text); },
       "Memory for conversations to go on from: a size, 0 for none, auto (a tenth of what is free, "
       "the default)");
-  command.add_option("--cache-dir", cache.folder,
-                     "Folder where they survive a restart (default: nowhere)");
+  command
+      .add_option("--cache-dir", cache.folder,
+                  "Folder where they survive a restart (default: nowhere)")
+      ->type_name("DIR");
   add_text(
       command, "--cache-disk",
       [&cache](const std::string& text) -> Status {
@@ -187,7 +191,8 @@ void add_engine_options(CLI::App& command, EngineOptions& options) {
         return {};
       },
       "Most that they take there (default 16G)");
-  command.add_option("--trace", options.trace_path, "Write what every round did, as JSON lines");
+  command.add_option("--trace", options.trace_path, "Write what every round did, as JSON lines")
+      ->type_name("FILE");
 }
 
 }  // namespace strata

@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "cli/command.h"
+#include "cli/output_options.h"
 #include "gguf/gguf.h"
 
 namespace strata {
@@ -240,7 +241,7 @@ void register_inspect(CLI::App& app, Invocation& invocation) {
   command->add_option("FILE", arguments->path, "The file, or the first part of a split one")
       ->type_name("")
       ->required();
-  command->add_flag("--json", arguments->json, "As one JSON object");
+  add_json_option(*command, arguments->json);
   command->callback(
       [arguments, &invocation] { invocation.run = [arguments] { return inspect(*arguments); }; });
 }

@@ -12,8 +12,11 @@
 #include "cli/command.h"
 #include "cli/default_model.h"
 #include "cli/engine_options.h"
+#include "cli/output_options.h"
 #include "engine/logits.h"
 #include "gguf/gguf.h"
+#include "model/load_watch.h"
+#include "terminal/progress.h"
 
 namespace strata {
 namespace {
@@ -21,6 +24,7 @@ namespace {
 struct LogitsArguments {
   LogitsOptions options;
   std::string ids_path, output;
+  bool progress = true;
 };
 
 Result<std::vector<std::int32_t>> read_ids(const std::string& path) {
@@ -56,9 +60,16 @@ Result<int> run_logits(LogitsArguments& arguments) {
   STRATA_ASSIGN(const auto ids, read_ids(arguments.ids_path));
   const std::string partial = arguments.output + ".partial";
   STRATA_ASSIGN(auto out, real_files().create(partial));
+  terminal::Progress progress(arguments.progress, "reading the weights", terminal::Unit::bytes);
+  const LoadWatch watch([&](std::uint64_t done, std::uint64_t all) { progress.update(done, all); });
+  arguments.options.progress = [&](std::size_t done, std::size_t all) {
+    if (done == 0) progress.next("computing", terminal::Unit::tokens);
+    progress.update(done, all);
+  };
   Status status = compute_logits(
       real_files(), arguments.options, ids,
       [&](std::span<const float> rows) -> Status { return out->write(std::as_bytes(rows)); });
+  progress.clear();
   if (status) status = out->finish();
   if (status) status = real_files().rename(partial, arguments.output);
   if (!status) {
@@ -76,8 +87,10 @@ void register_logits(CLI::App& app, Invocation& invocation) {
       "logits", "Write the float32 logits of every position of a token sequence");
   add_model_option(*command, arguments->options.model_path);
   command->add_option("--ids", arguments->ids_path, "File with a JSON array of token ids")
+      ->type_name("FILE")
       ->required();
   command->add_option("-o,--output", arguments->output, "Float32 rows, one after the other")
+      ->type_name("FILE")
       ->required();
   command->add_option("--chunk", arguments->options.chunk, "Tokens a window (default 512)")
       ->check(CLI::Validator(whole_number_between(1, 2048), ""));
@@ -90,6 +103,7 @@ void register_logits(CLI::App& app, Invocation& invocation) {
   command->add_option("--isa", arguments->options.isa,
                       "Instruction set: portable, avx2 or avx512 (default: the best)");
   add_kv_option(*command, arguments->options.kv_type);
+  add_progress_option(*command, arguments->progress);
   command->callback([arguments, &invocation] {
     invocation.run = [arguments] { return run_logits(*arguments); };
   });

@@ -14,6 +14,7 @@
 #include "base/nearest.h"
 #include "cli/command.h"
 #include "cli/version.h"
+#include "terminal/text.h"
 
 namespace strata {
 namespace {
@@ -59,7 +60,7 @@ std::string unexpected(const CLI::App& app) {
 
 // Must not throw: it is the last thing said, and standard error may be full as well.
 void complain(const std::string& sentence) {
-  std::fputs(("strata: " + sentence + "\n").c_str(), stderr);
+  std::fputs(("strata: " + terminal::safe_line(sentence) + "\n").c_str(), stderr);
 }
 
 }  // namespace
@@ -104,6 +105,7 @@ int parse_and_run(int argc, char** argv) {
   register_logits(app, invocation);
   register_ple(app, invocation);
   register_synth(app, invocation);
+  register_help(app, invocation);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& wanted) {  // --help, --version

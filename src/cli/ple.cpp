@@ -20,11 +20,13 @@
 #include "cli/command.h"
 #include "cli/engine_options.h"
 #include "cli/fio.h"
+#include "cli/output_options.h"
 #include "cli/version.h"
 #include "model/hyperparams.h"
 #include "ple/ngram.h"
 #include "ple/open_table.h"
 #include "ple/row_cache.h"
+#include "terminal/progress.h"
 #include "tokenizer/tokenizer.h"
 
 namespace strata {
@@ -42,7 +44,7 @@ struct PleArguments {
   std::string text;
   std::vector<std::uint64_t> caches = {16, 64, 128, 512};  // MiB, for the text
   std::uint64_t rows = 20'000;
-  bool json = false;
+  bool json = false, progress = true;
 };
 
 // A model file and its first n-gram table.
@@ -280,15 +282,22 @@ Result<int> run_bench(const PleArguments& arguments) {
   STRATA_ASSIGN(const Model model, Model::open(arguments.model));
   const bool with_fio = has_fio();
   std::vector<Compared> reads;
+  terminal::Progress progress(arguments.progress && !arguments.json, "random reads");
+  const std::size_t jobs = arguments.depths.size() + 1;
   for (const std::uint32_t depth : arguments.depths) {
+    progress.update(reads.size(), jobs, fmt::format("{} under way", depth));
     STRATA_ASSIGN(Compared one, compare(model, arguments, depth, with_fio));
     reads.push_back(std::move(one));
   }
+  progress.update(reads.size(), jobs, "a token's rows");
   STRATA_ASSIGN(const LatencyHistogram token, token_times(model, arguments));
   std::vector<Hits> hits;
   if (!arguments.text.empty()) {
+    progress.next("counting rows of the text");
+    progress.update(0, 0);
     STRATA_ASSIGN(hits, text_hits(model, arguments));
   }
+  progress.clear();
   if (arguments.json) {
     boost::json::array rows, caches;
     for (const Compared& c : reads) rows.push_back(json_of(c));
@@ -345,7 +354,9 @@ Result<int> run_verify(const PleArguments& arguments) {
   Bytes right(model.row_bytes());
   std::vector<float> values(format.width());
   std::uint64_t checked = 0, odd = 0;
+  terminal::Progress progress(arguments.progress && !arguments.json, "comparing rows");
   while (checked < count) {
+    progress.update(checked, count);
     std::vector<std::uint64_t> keys(std::min<std::uint64_t>(count - checked, 4096));
     for (std::uint64_t& key : keys) {
       const std::uint64_t i = checked++;
@@ -365,17 +376,30 @@ Result<int> run_verify(const PleArguments& arguments) {
       odd += std::any_of(values.begin(), values.end(), [](float v) { return !std::isfinite(v); });
     }
   }
+  progress.clear();
   const TableStats stats = reader->stats();
-  fmt::print("{} of {} rows of '{}' read by {}: the bytes are the file's\n", checked, model.rows(),
-             model.path(), stats.how);
-  fmt::print("{} reads, {:.1f} MB, {} rows from the cache, {} joined\n", stats.reads,
-             double(stats.read_bytes) / 1e6, stats.rows.cache_hits, stats.rows.joined);
   if (odd > 0) {
     return fail(ErrorCode::corrupt,
                 "{} of {} rows hold values that are no numbers; the table may be "
                 "damaged",
                 odd, checked);
   }
+  if (arguments.json) {
+    const boost::json::object out = {{"file", model.path()},
+                                     {"rows", model.rows()},
+                                     {"compared", checked},
+                                     {"how", stats.how},
+                                     {"reads", stats.reads},
+                                     {"read_bytes", stats.read_bytes},
+                                     {"cache_hits", stats.rows.cache_hits},
+                                     {"joined", stats.rows.joined}};
+    fmt::print("{}\n", boost::json::serialize(out));
+    return 0;
+  }
+  fmt::print("{} of {} rows of '{}' read by {}: the bytes are the file's\n", checked, model.rows(),
+             model.path(), stats.how);
+  fmt::print("{} reads, {:.1f} MB, {} rows from the cache, {} joined\n", stats.reads,
+             double(stats.read_bytes) / 1e6, stats.rows.cache_hits, stats.rows.joined);
   return 0;
 }
 
@@ -401,14 +425,18 @@ void register_ple(CLI::App& app, Invocation& invocation) {
       ->check(CLI::Validator(whole_number_between(1, 600), ""));
   bench->add_option("--rounds", arguments->rounds, "Runs of each depth (default 3)")
       ->check(CLI::Validator(whole_number_between(1, 99), ""));
-  bench->add_option("--text", arguments->text, "A text whose rows are counted against caches");
+  bench->add_option("--text", arguments->text, "A text whose rows are counted against caches")
+      ->type_name("FILE");
   bench->add_option("--caches", arguments->caches, "Their sizes in MiB (default 16,64,128,512)")
       ->delimiter(',')
       ->check(CLI::Validator(whole_number_between(1, 1 << 20), ""));
-  bench->add_flag("--json", arguments->json, "One JSON object instead of tables");
+  add_json_option(*bench, arguments->json, "One JSON object instead of tables");
+  add_progress_option(*bench, arguments->progress);
   CLI::App* verify = ple->add_subcommand("verify", "Compare rows with what plain reads give");
   add_file(*verify, arguments->model);
   verify->add_option("--rows", arguments->rows, "Random rows, 0 for all (default 20000)");
+  add_json_option(*verify, arguments->json);
+  add_progress_option(*verify, arguments->progress);
   add_table_mode(*bench, arguments->table.mode);  // it sets depth and cache itself
   add_table_options(*verify, arguments->table);
   bench->callback(

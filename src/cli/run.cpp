@@ -1,105 +1,87 @@
 // strata run: one answer to one text.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <condition_variable>
 #include <cstdio>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "cli/answer_view.h"
 #include "cli/command.h"
 #include "cli/default_model.h"
 #include "cli/engine_options.h"
+#include "cli/read_input.h"
 #include "cli/talk.h"
-#include "tokenizer/utf8_stream.h"
+#include "terminal/screen.h"
 
 namespace strata {
 namespace {
 
 struct RunArguments {
   TalkArguments talk;
-  std::string prompt;
+  std::string prompt, file;
   bool raw = false;
   PlanArguments plan;
 };
 
-void print_now(const std::string& text, std::FILE* to) {
-  std::fputs(text.c_str(), to);
-  std::fflush(to);
-}
-
-void print_event(const chat::OutputEvent& event, bool thinking) {
-  using Kind = chat::OutputEvent::Kind;
-  if (event.kind == Kind::content) print_now(event.text, stdout);
-  if (event.kind == Kind::reasoning && thinking) print_now(event.text, stderr);
-  if (event.kind == Kind::tool_call_begin) print_now(event.name, stdout);
-  if (event.kind == Kind::tool_arguments) print_now(event.text, stdout);
-}
-
-// Prints a plain continuation as it comes.
-class RawListener final : public Listener {
+// For --json: nothing is shown before the end but how far it is.
+class Silent final : public Watcher {
  public:
-  explicit RawListener(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
-  void token(TokenId id) override { print_now(text_.feed(tokenizer_.bytes(id)), stdout); }
-  void finished(const Completion& completion) override {
-    print_now(text_.flush() + "\n", stdout);
-    const std::lock_guard lock(mutex_);
-    completion_ = completion;
-    done_ = true;
-    changed_.notify_all();
-  }
-  bool wait_a_little() {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::milliseconds(50), [&] { return done_; });
-  }
-  const Completion& completion() const { return completion_; }
-
- private:
-  const Tokenizer& tokenizer_;
-  Utf8Stream text_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  Completion completion_;
-  bool done_ = false;
+  void event(const chat::OutputEvent&) override {}
 };
 
-Result<int> run_raw(RunArguments& arguments) {
-  TalkArguments& talk = arguments.talk;
-  STRATA_ASSIGN(talk.engine.model_path, model_or_default(talk.engine.model_path));
-  STRATA_ASSIGN(const auto engine, Engine::open(real_files(), talk.engine));
-  Request request;
-  request.prompt = engine->tokenizer().encode(arguments.prompt, Specials::all);
-  request.sampling = sampling_of(talk, engine->facts());
-  request.max_tokens = talk.max_tokens;
-  request.stop_ids = engine->facts().stop_ids;
-  print_now(arguments.prompt, stdout);
-  const auto listener = std::make_shared<RawListener>(engine->tokenizer());
-  const CatchInterrupt interrupt;
-  STRATA_ASSIGN(const RequestId id, engine->submit(std::move(request), listener));
-  while (!listener->wait_a_little())
-    if (CatchInterrupt::take()) engine->cancel(id);
-  if (listener->completion().reason == FinishReason::error)
-    return tl::unexpected(listener->completion().error);
-  return 0;
+// -p, then the file or, with neither, what comes through a pipe.
+Result<std::string> text_of(const RunArguments& arguments) {
+  std::string text = arguments.prompt;
+  const bool piped = text.empty() && arguments.file.empty() && isatty(STDIN_FILENO) != 1;
+  if (!arguments.file.empty() || piped) {
+    STRATA_ASSIGN(const std::string more, read_input(piped ? "-" : arguments.file));
+    text += (text.empty() ? "" : "\n\n") + more;
+  }
+  if (text.empty()) {
+    return fail(ErrorCode::invalid_argument,
+                "there is no text; give one (-p TEXT), a file (-f FILE), or pipe it in");
+  }
+  return text;
 }
 
 Result<int> run_run(RunArguments& arguments) {
+  const bool json = arguments.talk.json;
+  arguments.talk.progress = arguments.talk.progress && !json;
   if (arguments.plan.plan) {
     EngineOptions& engine = arguments.talk.engine;
     STRATA_ASSIGN(engine.model_path, model_or_default(engine.model_path));
-    return print_plan(engine, arguments.plan.json);
+    return print_plan(engine, json);
   }
-  if (arguments.prompt.empty()) return usage_error("-p: what text is to be answered?");
-  if (arguments.raw) return run_raw(arguments);
+  const auto text = text_of(arguments);
+  if (!text) return usage_error(text.error().message);
   STRATA_ASSIGN(const auto talk, Talk::open(arguments.talk));
-  STRATA_ASSIGN(const auto result, talk->ask(arguments.prompt, [&](const chat::OutputEvent& event) {
-    print_event(event, arguments.talk.show_thinking);
-  }));
-  print_now("\n", stdout);
-  if (arguments.talk.show_thinking) print_now("\n", stderr);
-  if (result.finish == server::ChatFinish::length)
-    fmt::print(stderr, "strata: the answer was cut at {} tokens\n", result.completion_tokens);
+  const terminal::Screen out = terminal::screen_of(STDOUT_FILENO);
+  AnswerView view(
+      out, {.thinking = arguments.talk.show_thinking ? ShowThinking::show : ShowThinking::hide,
+            .markdown = !arguments.raw,
+            .progress = arguments.talk.progress});
+  Silent silent;
+  Watcher& watcher = json ? static_cast<Watcher&>(silent) : view;
+  if (arguments.raw && !json) {
+    chat::OutputEvent given;
+    given.text = *text;
+    view.event(given);
+  }
+  STRATA_ASSIGN(const TalkAnswer answer,
+                arguments.raw ? talk->go_on(*text, watcher) : talk->ask(*text, watcher));
+  if (json) {
+    boost::json::object object = to_json(answer);
+    object["model"] = talk->facts().model_name;
+    fmt::print("{}\n", boost::json::serialize(object));
+    return 0;
+  }
+  view.end();
+  const bool cut = answer.result.finish == server::ChatFinish::length;
+  if (const std::string note = end_note(answer, talk->facts()); cut)
+    fmt::print(stderr, "strata: {} after {} tokens\n", note.substr(1, note.size() - 2),
+               answer.result.completion_tokens);
   return 0;
 }
 
@@ -108,11 +90,15 @@ Result<int> run_run(RunArguments& arguments) {
 void register_run(CLI::App& app, Invocation& invocation) {
   auto arguments = std::make_shared<RunArguments>();
   CLI::App* command = app.add_subcommand("run", "Answer one text and stop");
-  command->add_option("-p,--prompt", arguments->prompt, "The text");
+  command->add_option("-p,--prompt", arguments->prompt, "The text; without it, what is piped in");
+  command
+      ->add_option("-f,--file", arguments->file,
+                   "A file that goes behind the text, - for standard input")
+      ->type_name("FILE");
   command->add_flag("--raw", arguments->raw,
                     "Continue the text as it stands, without the chat template");
   add_talk_options(*command, arguments->talk);
-  add_plan_options(*command, arguments->plan);
+  add_plan_options(*command, arguments->plan, false);
   command->callback(
       [arguments, &invocation] { invocation.run = [arguments] { return run_run(*arguments); }; });
 }

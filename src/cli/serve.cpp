@@ -22,6 +22,7 @@
 #include "cli/data_folder.h"
 #include "cli/default_model.h"
 #include "cli/engine_options.h"
+#include "cli/output_options.h"
 #include "cli/version.h"
 #include "engine/engine.h"
 #include "server/api.h"
@@ -369,12 +370,16 @@ Status check_values(const Config& config) {
   return {};
 }
 
-Result<int> run_config(const ConfigArguments& arguments) {
+Result<int> run_config(const ConfigArguments& arguments, bool json) {
   const auto config = load_config(arguments);
   if (!config) return usage_error(config.error().message);
   if (const Status status = check_values(*config); !status)
     return usage_error(status.error().message);
-  fmt::print("{}", config->printed());
+  if (json) {
+    fmt::print("{}\n", boost::json::serialize(config->shown()));
+  } else {
+    fmt::print("{}", config->printed());
+  }
   return 0;
 }
 
@@ -396,9 +401,11 @@ void register_config(CLI::App& app, Invocation& invocation) {
   auto arguments = std::make_shared<ConfigArguments>();
   CLI::App* config = app.add_subcommand(
       "config", "Print what 'serve' would run with, and where each value comes from");
+  auto json = std::make_shared<bool>(false);
   add_config_options(*config, *arguments);
-  config->callback([arguments, &invocation] {
-    invocation.run = [arguments] { return run_config(*arguments); };
+  add_json_option(*config, *json);
+  config->callback([arguments, json, &invocation] {
+    invocation.run = [arguments, json] { return run_config(*arguments, *json); };
   });
 }
 

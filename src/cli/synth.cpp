@@ -1,20 +1,20 @@
 // strata synth: a model of random weights in the production shapes, to measure speed with.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
+#include <boost/json.hpp>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/thread_pool.h"
 #include "cli/checks.h"
 #include "cli/command.h"
+#include "cli/output_options.h"
 #include "model/synth.h"
+#include "terminal/progress.h"
 
 namespace strata {
 namespace {
@@ -24,6 +24,7 @@ struct SynthArguments {
   std::string output, shape = "qwen4exp";
   std::vector<std::string> parts;  // PART=TYPE
   std::uint32_t threads = 0;
+  bool json = false, progress = true;
 };
 
 constexpr std::uint64_t kHeaderRoom = 64 << 20;  // metadata with the largest vocabulary
@@ -45,22 +46,6 @@ Status choose_types(SynthArguments& arguments) {
   return {};
 }
 
-// One line that is written over, at most ten times a second.
-class Progress {
- public:
-  void operator()(std::uint64_t done, std::uint64_t all) {
-    const double now = monotonic_seconds();
-    if (isatty(fileno(stderr)) != 1 || (done < all && now < last_ + 0.1)) return;
-    last_ = now;
-    fmt::print(stderr, "\r\033[K{:.2f} of {:.2f} GB{}", double(done) / 1e9, double(all) / 1e9,
-               done == all ? ", flushing\n" : "");
-    std::fflush(stderr);
-  }
-
- private:
-  double last_ = 0;
-};
-
 Result<int> run_synth(SynthArguments& arguments) {
   STRATA_TRY(choose_types(arguments));
   STRATA_ASSIGN(SynthPlan plan, plan_synth(arguments.options));
@@ -68,7 +53,19 @@ Result<int> run_synth(SynthArguments& arguments) {
   const std::uint64_t bytes = plan.bytes;
   STRATA_TRY(check_room(arguments.output, bytes + kHeaderRoom));
   ThreadPool pool(arguments.threads);
-  STRATA_TRY(write_synth(real_files(), arguments.output, std::move(plan), pool, Progress()));
+  terminal::Progress progress(arguments.progress && !arguments.json, "writing random weights",
+                              terminal::Unit::bytes);
+  STRATA_TRY(write_synth(real_files(), arguments.output, std::move(plan), pool,
+                         [&](std::uint64_t done, std::uint64_t all) {
+                           progress.update(done, all, done == all ? "flushing" : "");
+                         }));
+  progress.clear();
+  if (arguments.json) {
+    const boost::json::object out = {
+        {"file", arguments.output}, {"tensors", tensors}, {"tensor_bytes", bytes}};
+    fmt::print("{}\n", boost::json::serialize(out));
+    return 0;
+  }
   fmt::print("{}: {} tensors, {} bytes of random weights\n", arguments.output, tensors, bytes);
   return 0;
 }
@@ -117,6 +114,8 @@ void register_synth(CLI::App& app, Invocation& invocation) {
   command->add_option("--seed", options.seed, "The same seed gives the same bytes (default 1)");
   command->add_option("--threads", arguments->threads, "Threads (default: usable CPUs)")
       ->check(CLI::Validator(whole_number_between(0, kMostThreads), ""));
+  add_json_option(*command, arguments->json);
+  add_progress_option(*command, arguments->progress);
   command->callback([arguments, used, &invocation] {
     SynthOptions& chosen = arguments->options;
     if (used->count() == 0) chosen.used = std::min(chosen.used, chosen.experts);

@@ -137,10 +137,12 @@ void register_tokenize(CLI::App& app, Invocation& invocation) {
   command
       ->add_option("--tokenizer", arguments->tokenizer,
                    "The tokenizer.json of a checkpoint instead of a model")
+      ->type_name("FILE")
       ->excludes(model);
   auto* text = command->add_option("-p,--prompt", arguments->text, "The text");
   auto* file =
       command->add_option("-f,--file", arguments->file, "A file with the text, - for input")
+          ->type_name("FILE")
           ->check(CLI::Validator(not_empty("the file's path"), ""));
   text->excludes(file);
   command

@@ -19,6 +19,9 @@
 #ifndef STRATA_FLAGS
 #define STRATA_FLAGS "unknown"
 #endif
+#ifndef STRATA_DATE
+#define STRATA_DATE ""
+#endif
 
 namespace strata {
 namespace {
@@ -93,6 +96,15 @@ std::string version_text() {
       "built for: {}\n"
       "this CPU: {}",
       STRATA_VERSION, STRATA_COMMIT, compiler(), STRATA_FLAGS, built_for(), runs_on());
+}
+
+boost::json::object version_json() {
+  return {{"version", STRATA_VERSION}, {"commit", STRATA_COMMIT},  {"compiler", compiler()},
+          {"flags", STRATA_FLAGS},     {"built_for", built_for()}, {"cpu", runs_on()}};
+}
+
+std::string version_date() {
+  return STRATA_DATE;
 }
 
 }  // namespace strata

@@ -10,12 +10,15 @@ namespace strata {
 namespace {
 
 Status reference_logits(const Network& network, std::span<const std::int32_t> ids,
-                        const std::function<Status(std::span<const float>)>& rows) {
+                        const std::function<Status(std::span<const float>)>& rows,
+                        const std::function<void(std::size_t)>& tell) {
   ReferenceWeights weights(network);
   ReferenceSequence sequence(weights);
+  std::size_t done = 0;
   for (const std::int32_t id : ids) {
     STRATA_ASSIGN(const auto logits, sequence.read(id));
     STRATA_TRY(rows(logits));
+    tell(++done);
   }
   return {};
 }
@@ -28,7 +31,11 @@ Status compute_logits(FileSystem& files, const LogitsOptions& options,
   OpenOptions open;
   open.load.rule = options.cell_width ? SelectionRule::cell_width : SelectionRule::whole_blocks;
   STRATA_ASSIGN(const Network network, open_network(files, options.model_path, open));
-  if (options.reference) return reference_logits(network, ids, rows);
+  const auto tell = [&](std::size_t done) {
+    if (options.progress) options.progress(done, ids.size());
+  };
+  tell(0);
+  if (options.reference) return reference_logits(network, ids, rows, tell);
 
   NetworkShape shape = network.shape();
   shape.kv_type = options.kv_type;
@@ -46,6 +53,7 @@ Status compute_logits(FileSystem& files, const LogitsOptions& options,
     const Forward::Rows part{&sequence, window};
     STRATA_TRY(forward.read({&part, 1}, wanted, logits));
     STRATA_TRY(rows(logits));
+    tell(at + window.size());
   }
   return {};
 }

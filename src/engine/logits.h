@@ -22,6 +22,8 @@ struct LogitsOptions {
   bool cell_width = false;    // select cells by llama.cpp's rule (SelectionRule::cell_width)
   std::string isa;            // of the fast forward's kernels; empty = the best
   KvType kv_type = KvType::f32;
+  // Gets the tokens that are done and all of them, zero first.
+  std::function<void(std::size_t done, std::size_t all)> progress;
 };
 
 // Calls `rows` with one or more whole rows [n x vocabulary] at a time, in order.

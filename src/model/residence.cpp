@@ -13,6 +13,7 @@
 #include "base/sizes.h"
 #include "base/storage.h"
 #include "base/thread_pool.h"
+#include "model/load_watch.h"
 
 namespace strata {
 namespace {
@@ -226,7 +227,8 @@ Status load_into_memory(FileSystem& files, GgufModel& model, const LoadInto& int
     STRATA_ASSIGN(const std::shared_ptr<LargeMemory> memory,
                   LargeMemory::allocate(total + kBehind, "the weights"));
     if (into.lock) STRATA_TRY(memory->lock());
-    Loading loading(files, model, into.progress);
+    const LoadProgress progress = into.progress ? into.progress : LoadWatch::told();
+    Loading loading(files, model, progress);
     for (const Run& run : runs) loading.add(run, memory->data());
     STRATA_TRY(loading.read());
     model.owners.push_back(memory);

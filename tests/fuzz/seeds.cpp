@@ -350,6 +350,9 @@ int main(int argc, char** argv) {
   write_conversations();
   put("fuzz_tokenizer_json", "bytes", tokenizer_json());
   put("fuzz_model_network", "tiny", model());
+  put("fuzz_terminal_markdown", "blocks",
+      "\x51\x03# Head\n\n- **bold** `code` *it*\n1. one\n> said\n\n```cpp\nint "
+      "x;\n```\n---\n\x1b[31m");
   put("fuzz_base_json", "object",
       R"({"a":[1,-2.5e3,true,null,"\u00e9\ud83d\ude00"],"b":{"c":[]}})");
   const std::string zero(1, '\0');

@@ -6,11 +6,16 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <random>
 
+#include <mutex>
+#include <vector>
 #include "base/large_memory.h"
+
+#include "model/load_watch.h"
 
 namespace strata {
 namespace {
@@ -32,6 +37,26 @@ void put_two_tensors(MemoryFileSystem& files) {
 }
 bool not_the_table(const TensorView& tensor) {
   return tensor.name != "table";
+}
+
+TEST(Residence, AWatchIsToldAllBytes) {
+  MemoryFileSystem files;
+  put_two_tensors(files);
+  auto model = open_gguf(files, kPath);
+  ASSERT_TRUE(model);
+  std::mutex mutex;
+  std::vector<std::uint64_t> done;
+  {
+    const LoadWatch watch([&](std::uint64_t read, std::uint64_t all) {
+      const std::lock_guard lock(mutex);
+      EXPECT_EQ(all, 6000u);
+      done.push_back(read);
+    });
+    const auto every = [](const TensorView&) { return true; };
+    ASSERT_TRUE(load_into_memory(files, *model, Residence::ram, every));
+  }
+  EXPECT_EQ(*std::max_element(done.begin(), done.end()), 6000u);
+  EXPECT_EQ(LoadWatch::current(), nullptr);
 }
 
 TEST(Residence, WantedTensorsAreCopiedAndOthersStay) {
