@@ -137,7 +137,10 @@ class Editor final : public LineEditor {
 
   void set_prompt(const std::string& prompt) {
     prompt_ = prompt;
-    if (colour_) prompt_ = fmt::format("{0}\x1b[1;32m{0}{1}{0}\x1b[0m{0}", kHidden, prompt);
+    if (!colour_ || prompt.empty()) return;
+    // libedit drops what is hidden at the very end: the last character, a space, stands there.
+    const std::string_view mark(prompt.data(), prompt.size() - 1);
+    prompt_ = fmt::format("{0}\x1b[1;32m{0}{1}{0}\x1b[0m{0}{2}", kHidden, mark, prompt.back());
   }
 
   static unsigned char give_up(EditLine* edit, int /*key*/) {

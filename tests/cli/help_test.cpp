@@ -197,7 +197,7 @@ TEST_F(Help, OtherShellsUnderstandTheirScripts) {
 TEST_F(Help, UnknownWordsGetAHint) {
   EXPECT_EQ(run("help cht").error, "strata: unknown command 'cht'; did you mean 'chat'?\n");
   EXPECT_EQ(run("help xyzzy").code, 2);
-  EXPECT_EQ(run("hlep").error, "strata: unknown command 'hlep'; did you mean 'help'?\n");
+  EXPECT_EQ(run("hel").error, "strata: unknown command 'hel'; did you mean 'help'?\n");
   EXPECT_EQ(run("ple benhc x").error,
             "strata: unknown command 'benhc' of 'ple'; did you mean 'bench'?\n");
   EXPECT_THAT(run("\"$(printf 'a\\033[31m')\"").error, HasSubstr("'a␛[31m'"));
