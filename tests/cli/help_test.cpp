@@ -125,7 +125,8 @@ TEST_F(Help, ManualPagesPleaseMandoc) {
     EXPECT_EQ(text, "") << page.path();
   }
   EXPECT_EQ(count, commands().size() + 1);
-  const auto [code, text] = shell("mandoc -T ascii '" + pages + "/strata-run.1' | col -b");
+  std::string text = shell("mandoc -T ascii '" + pages + "/strata-run.1'").second;
+  text = std::regex_replace(text, std::regex(".\\x08"), "");  // letters struck twice are bold
   EXPECT_THAT(text, HasSubstr("--max-tokens"));
   EXPECT_THAT(text, HasSubstr("none|low|medium|high"));
   EXPECT_EQ(run("man nothing").code, 2);
@@ -160,9 +161,9 @@ TEST_F(Help, BashOffersWhatFits) {
   EXPECT_THAT(offered({"strata", "run", "--effort", "=", "l"}), UnorderedElementsAre("low"));
   EXPECT_THAT(offered({"strata", "completion", ""}), UnorderedElementsAre("bash", "zsh", "fish"));
   EXPECT_THAT(offered({"strata", "run", "-p", ""}), UnorderedElementsAre());
-  file("a model.gguf", "");
-  const std::string path = (folder / "a").string();
-  const std::string model = (folder / "a model.gguf").string();
+  file("the model.gguf", "");
+  const std::string path = (folder / "th").string();
+  const std::string model = (folder / "the model.gguf").string();
   EXPECT_THAT(offered({"strata", "inspect", path}), UnorderedElementsAre(model));
   EXPECT_THAT(offered({"strata", "run", "-m", path}), UnorderedElementsAre(model));
   for (const auto& [name, help] : commands()) {
