@@ -156,8 +156,8 @@ void add_talk_options(CLI::App& command, TalkArguments& a) {
                            "Thinking: none, low, medium or high")
       ->check(CLI::IsMember({"none", "low", "medium", "high"}));
   command.add_flag("--show-thinking", a.show_thinking, "Print what the model thinks too");
-  add_setting<std::uint32_t>(command, a, "-n,--max-tokens", "max_tokens",
-                             "Most tokens of an answer");
+  add_setting<std::int64_t>(command, a, "-n,--max-tokens", "max_tokens",
+                            "Most tokens of an answer");
   add_setting<double>(command, a, "-t,--temperature", "temperature", "0 takes the likeliest token")
       ->check(CLI::Validator(number_between(0, 100), ""));
   add_setting<std::int32_t>(command, a, "--top-k", "top_k",

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <clocale>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 
@@ -73,12 +74,13 @@ class Editor final : public LineEditor {
     history_w(history_, &event, H_SETUNIQUE, 1);
     el_set(edit_, EL_CLIENTDATA, this);
     el_set(edit_, EL_EDITOR, "emacs");
-    el_set(edit_, EL_SIGNAL, 1);  // resizing and Ctrl-Z
+    el_set(edit_, EL_SIGNAL, 1);  // resizing
     el_set(edit_, EL_PROMPT_ESC, &Editor::prompt_of, kHidden);
     el_wset(edit_, EL_HIST, history_w, history_);
-    // Ctrl-C is a key while a line is edited.
-    el_set(edit_, EL_SETTY, "-d", "intr=", nullptr);
+    // Ctrl-C and Ctrl-Z are keys while a line is edited.
+    el_set(edit_, EL_SETTY, "-d", "-isig", nullptr);
     add("strata-give-up", &Editor::give_up, "^C");
+    add("strata-stop", &Editor::stop, "^Z");
     add("strata-complete", &Editor::complete_word, "^I");
     add("strata-paste", &Editor::paste, "\\e[200~");
     add("strata-break", &Editor::break_line, "\\e^M");
@@ -137,13 +139,24 @@ class Editor final : public LineEditor {
 
   void set_prompt(const std::string& prompt) {
     prompt_ = prompt;
-    if (colour_) prompt_ = fmt::format("{0}\x1b[1;32m{0}{1}{0}\x1b[0m{0}", kHidden, prompt);
+    if (!colour_ || prompt.empty()) return;
+    // libedit drops what is hidden at the very end: the last character, a space, stands there.
+    const std::string_view mark(prompt.data(), prompt.size() - 1);
+    prompt_ = fmt::format("{0}\x1b[1;32m{0}{1}{0}\x1b[0m{0}{2}", kHidden, mark, prompt.back());
   }
 
   static unsigned char give_up(EditLine* edit, int /*key*/) {
     of(edit).given_up_ = true;
     el_push(edit, "\n");  // so that libedit itself leaves the line, however many rows it has
     return CC_NORM;
+  }
+
+  // As the shell's job control wants it: in the terminal's usual mode.
+  static unsigned char stop(EditLine* edit, int /*key*/) {
+    el_set(edit, EL_PREP_TERM, 0);
+    std::raise(SIGTSTP);
+    el_set(edit, EL_PREP_TERM, 1);
+    return CC_REDISPLAY;
   }
 
   static unsigned char break_line(EditLine* edit, int /*key*/) {

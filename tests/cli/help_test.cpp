@@ -125,7 +125,8 @@ TEST_F(Help, ManualPagesPleaseMandoc) {
     EXPECT_EQ(text, "") << page.path();
   }
   EXPECT_EQ(count, commands().size() + 1);
-  const auto [code, text] = shell("mandoc -T ascii '" + pages + "/strata-run.1' | col -b");
+  std::string text = shell("mandoc -T ascii '" + pages + "/strata-run.1'").second;
+  text = std::regex_replace(text, std::regex(".\\x08"), "");  // letters struck twice are bold
   EXPECT_THAT(text, HasSubstr("--max-tokens"));
   EXPECT_THAT(text, HasSubstr("none|low|medium|high"));
   EXPECT_EQ(run("man nothing").code, 2);
@@ -160,9 +161,9 @@ TEST_F(Help, BashOffersWhatFits) {
   EXPECT_THAT(offered({"strata", "run", "--effort", "=", "l"}), UnorderedElementsAre("low"));
   EXPECT_THAT(offered({"strata", "completion", ""}), UnorderedElementsAre("bash", "zsh", "fish"));
   EXPECT_THAT(offered({"strata", "run", "-p", ""}), UnorderedElementsAre());
-  file("a model.gguf", "");
-  const std::string path = (folder / "a").string();
-  const std::string model = (folder / "a model.gguf").string();
+  file("the model.gguf", "");
+  const std::string path = (folder / "th").string();
+  const std::string model = (folder / "the model.gguf").string();
   EXPECT_THAT(offered({"strata", "inspect", path}), UnorderedElementsAre(model));
   EXPECT_THAT(offered({"strata", "run", "-m", path}), UnorderedElementsAre(model));
   for (const auto& [name, help] : commands()) {
@@ -197,7 +198,7 @@ TEST_F(Help, OtherShellsUnderstandTheirScripts) {
 TEST_F(Help, UnknownWordsGetAHint) {
   EXPECT_EQ(run("help cht").error, "strata: unknown command 'cht'; did you mean 'chat'?\n");
   EXPECT_EQ(run("help xyzzy").code, 2);
-  EXPECT_EQ(run("hlep").error, "strata: unknown command 'hlep'; did you mean 'help'?\n");
+  EXPECT_EQ(run("hel").error, "strata: unknown command 'hel'; did you mean 'help'?\n");
   EXPECT_EQ(run("ple benhc x").error,
             "strata: unknown command 'benhc' of 'ple'; did you mean 'bench'?\n");
   EXPECT_THAT(run("\"$(printf 'a\\033[31m')\"").error, HasSubstr("'a␛[31m'"));

@@ -126,6 +126,9 @@ class Place:
     def words(self, scripts, *options, command="chat"):
         words = [PROGRAM, command]
         if scripts is not None:
+            # The template opens the thinking; a script closes it, or there is none.
+            if not any("</think>" in script["text"] for script in scripts):
+                words += ["--effort", "none"]
             path = self.folder / "script.json"
             path.write_text(json.dumps({"scripts": scripts}))
             words += ["--script", str(path)]
@@ -163,7 +166,7 @@ def controls_in(raw):
 
 
 def test_editing(place):
-    chat = place.chat(answers(hello="I see hello.", second="I see second."))
+    chat = place.chat(answers(second="I see second.", hello="I see hello."))
     chat.send("hexlo" + LEFT + LEFT + BACKSPACE + "l" + ENTER)
     chat.until("I see hello.")
     chat.prompt()
@@ -183,14 +186,15 @@ def test_letters_of_all_kinds(place):
 
 
 def test_history(place):
-    script = [{"match": "first", "text": "one"}, {"text": "other"}]
+    script = [{"text": f"answer {i}"} for i in range(1, 9)]
     chat = place.chat(script)
-    chat.ask("the first", "one")
-    chat.ask("the next", "other")
+    chat.ask("the first", "answer 1")
+    chat.ask("the next", "answer 2")
     chat.send(UP + UP + ENTER)
-    chat.until("one", 2)
+    chat.until("answer 3")
+    equal(chat.text().count("> the first"), 2)
     chat.prompt()
-    chat.ask(" a secret", "other")
+    chat.ask(" a secret", "answer 4")
     chat.send("/quit" + ENTER)
     equal(chat.end(), 0)
     path = place.folder / "state/strata/history"
@@ -198,17 +202,18 @@ def test_history(place):
     equal(path.read_text(), "the first\nthe next\nthe first\n/quit\n")
     chat = place.chat(script)
     chat.send(UP + UP + ENTER)  # behind /quit
-    chat.until("> the first")
+    chat.until("answer 1")
+    holds(chat.text(), "> the first")
     chat.prompt()
     chat.send(CTRL_R + "nex")
     chat.until("the next")
     chat.send(ENTER)
-    chat.until("other")
+    chat.until("answer 2")
     chat.prompt()
     chat.send("/search FIRST" + ENTER)
     chat.until(lambda: "the first" in chat.lines())
     chat = place.chat(script, "--no-history")
-    chat.ask("not kept", "other")
+    chat.ask("not kept", "answer 1")
     assert "not kept" not in path.read_text()
 
 
@@ -315,7 +320,7 @@ HOSTILE = ("\x1b]0;title\x07\x1b[2J\x1b[H\x1b[31mred \x1b]52;c;aGk=\x07 \x1bP1$r
 
 def test_hostile_output(place):
     for piece in (0, 1):
-        chat = place.chat([{"text": f"<think>{HOSTILE}</think>\n\n{HOSTILE}\n\n```\n{HOSTILE}\n```\n",
+        chat = place.chat([{"text": f"{HOSTILE}</think>\n\n{HOSTILE}\n\n```\n{HOSTILE}\n```\n",
                             "piece": piece}], columns=200)
         chat.send("attack" + ENTER)
         chat.until("␛c end", 3)
@@ -372,7 +377,7 @@ def test_narrow_and_wide(place):
 
 
 def test_thinking(place):
-    chat = place.chat([{"text": "<think>\nhm, well\n</think>\n\nYes."}])
+    chat = place.chat([{"text": "hm, well\n</think>\n\nYes."}])
     chat.ask("q", "Yes.")
     holds(chat.raw.decode(), "\x1b[2mhm,")
     lines = chat.lines()
@@ -418,10 +423,10 @@ def test_reading_progress(place):
 
 
 def test_no_color(place):
-    chat = place.chat([{"text": "<think>hm</think>**bold**"}], NO_COLOR="1")
+    chat = place.chat([{"text": "hm</think>**bold**"}], NO_COLOR="1")
     chat.ask("q", "**bold**")
     assert not re.search(rb"\x1b\[[0-9;]*[1-9][0-9]*m", chat.raw), chat.raw
-    chat = place.chat([{"text": "<think>hm</think>**bold**"}], TERM="dumb")
+    chat = place.chat([{"text": "hm</think>**bold**"}], TERM="dumb")
     chat.ask("q", "**bold**")
     assert b"\x1b" not in chat.raw, chat.raw
 
@@ -440,7 +445,7 @@ def test_completion_of_commands(place):
     chat.prompt()
     assert re.search(r"temperature +5E-1 +set here|temperature +0\.5\S* +set here", chat.text()), chat.text()
     chat.send("/e" + TAB)
-    chat.until("/edit  /effort  /exit  /export")
+    chat.until("/effort  /edit  /export  /exit")
     chat.send(CTRL_U + "/effort m" + TAB + ENTER)
     chat.prompt()
     (place.folder / "saved chat.json").write_text("")
@@ -494,7 +499,8 @@ def test_commands(place):
 
 
 def test_pipes(place):
-    script = [{"match": "two", "text": "<think>hm</think>\n\n**b** \x1b[31m"}, {"text": "a"}]
+    script = [{"match": "two", "text": "hm</think>\n\n**b** \x1b[31m"},
+              {"text": "</think>a"}]
     done = place.piped(script, text="one\ntwo\n")
     equal((done.returncode, done.stdout, done.stderr), (0, b"a\n**b** \x1b[31m\n", b""))
     done = place.piped(script, "--show-thinking", text="two\n")
@@ -505,7 +511,7 @@ def test_pipes(place):
     done = place.piped(script, "--json", text="one\ntwo\n")
     first, second = map(json.loads, done.stdout.splitlines())
     equal((first["text"], first["finish_reason"], second["thinking"]), ("a", "stop", "hm"))
-    assert first["prompt_tokens"] > 0 and first["completion_tokens"] == 1
+    assert first["prompt_tokens"] > 0 and first["completion_tokens"] > 0
     done = place.piped(script, text="one", command="run")
     equal(done.stdout, b"a\n")
     (place.folder / "f.txt").write_text("two")
@@ -550,13 +556,13 @@ def test_demo_model(place):
 def test_completion_in_bash(place):
     session = Session(["/bin/bash", "--norc", "--noprofile", "-i"], environment=place.environment | {"PS1": "$ "})
     place.sessions.append(session)
-    session.until("$ ")
+    session.until("$")
     folder = pathlib.Path(PROGRAM).parent
     session.send(f"PATH={folder}:$PATH; cd {place.folder}; touch 'a model.gguf'; clear" + ENTER)
     session.send("source <(strata completion bash); echo re''ady" + ENTER)
     session.until("ready")
     session.send("strata insp" + TAB)
-    session.until("$ strata inspect ")
+    session.until("$ strata inspect")
     session.send("a" + TAB)
     session.until("$ strata inspect a\\ model.gguf")
     session.send(CTRL_U + "strata run --eff" + TAB + "lo" + TAB)
