@@ -1,6 +1,6 @@
-// Follows the reading of weights into memory, for progress displays: while a LoadWatch lives,
-// load_into_memory() on this thread (Engine::open and the like) tells it the bytes read and all of
-// them, from any thread and as often as pieces arrive.
+// Follows the reading of weights into memory, for progress displays: while a LoadWatch lives, what
+// this thread loads (Engine::open and the like) tells it the bytes read and all of them, where no
+// other progress was asked for.
 #pragma once
 
 #include <cstdint>
