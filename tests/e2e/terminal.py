@@ -87,9 +87,9 @@ class Session:
     def send(self, text):
         os.write(self.terminal, text.encode())
 
-    def prompt(self):
+    def prompt(self, mark=">"):
         """Waits for an empty line to write in."""
-        self.until(lambda: self.screen.display[self.screen.cursor.y].rstrip() == ">")
+        self.until(lambda: self.screen.display[self.screen.cursor.y].rstrip() == mark)
 
     def ask(self, text, answer):
         before = self.text().count(answer)
@@ -221,7 +221,7 @@ def test_many_lines(place):
     script = [{"match": "line one\nline two\nline three", "text": "three lines"}, {"text": "else"}]
     chat = place.chat(script)
     chat.send("line one\\" + ENTER)
-    chat.until(". ")
+    chat.prompt(".")
     chat.send("line two\\" + ENTER + "line three" + ENTER)
     chat.until("three lines")
     chat.prompt()
@@ -241,12 +241,12 @@ def test_many_lines(place):
     chat.until("three lines", 3)
     chat.prompt()
     chat.send("/new" + ENTER + "/paste" + ENTER)
-    chat.until("| ")
+    chat.prompt("|")
     chat.send("line one" + ENTER + "line two" + ENTER + "line three" + ENTER + "/end" + ENTER)
     chat.until("three lines", 4)
     chat.prompt()
     # The history has it as one entry.
-    chat.send(UP + UP)
+    chat.send(UP + UP + UP)
     chat.until("line three[2J", 2)
 
 
