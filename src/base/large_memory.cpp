@@ -6,12 +6,11 @@
 #include <mutex>
 #include <system_error>
 
+#include "base/huge_memory.h"
 #include "base/topology.h"
 
 namespace strata {
 namespace {
-
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 std::mutex refusal_mutex;
 std::function<bool(std::size_t)> refusal;

@@ -19,7 +19,6 @@
 #include "compute/cpu/kernel_speed.h"
 #include "compute/cpu/probe.h"
 #include "engine/benchmark.h"
-#include "model/load_watch.h"
 #include "terminal/progress.h"
 #include "tokenizer/tokenizer.h"
 
@@ -228,8 +227,9 @@ Result<int> run_bench(BenchArguments& arguments) {
   const std::vector<BenchTest> tests = tests_of(arguments);
   terminal::Progress progress(arguments.progress && !arguments.json, "reading the weights",
                               terminal::Unit::bytes);
-  const LoadWatch watch([&](std::uint64_t done, std::uint64_t all) { progress.update(done, all); });
-  STRATA_ASSIGN(const auto benchmark, Benchmark::open(real_files(), arguments.benchmark));
+  BenchmarkOptions options = arguments.benchmark;
+  options.progress = [&](std::uint64_t done, std::uint64_t all) { progress.update(done, all); };
+  STRATA_ASSIGN(const auto benchmark, Benchmark::open(real_files(), options));
   STRATA_TRY(check_context(tests, benchmark->network().params));
   if (!arguments.text.empty()) {
     STRATA_ASSIGN(const std::string text, real_files().read_text(arguments.text));

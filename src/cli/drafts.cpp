@@ -14,7 +14,6 @@
 #include "cli/default_model.h"
 #include "cli/engine_options.h"
 #include "cli/output_options.h"
-#include "model/load_watch.h"
 #include "server/openai_messages.h"
 #include "server/service.h"
 #include "terminal/progress.h"
@@ -100,8 +99,9 @@ Result<std::vector<Arm>> open_arms(const DraftsArguments& arguments, terminal::P
     arm.name = name;
     progress.next("reading the weights", terminal::Unit::bytes);
     EngineOptions options = arguments.engine;
-    const LoadWatch watch(
-        [&progress](std::uint64_t done, std::uint64_t all) { progress.update(done, all); });
+    options.progress = [&progress](std::uint64_t done, std::uint64_t all) {
+      progress.update(done, all);
+    };
     STRATA_TRY(set_drafts(options.drafts, name));
     if (!arguments.oracle.empty()) {
       arm.oracle = std::make_shared<Oracle>(arguments.oracle);

@@ -15,7 +15,6 @@
 #include "cli/output_options.h"
 #include "engine/logits.h"
 #include "gguf/gguf.h"
-#include "model/load_watch.h"
 #include "terminal/progress.h"
 
 namespace strata {
@@ -61,7 +60,9 @@ Result<int> run_logits(LogitsArguments& arguments) {
   const std::string partial = arguments.output + ".partial";
   STRATA_ASSIGN(auto out, real_files().create(partial));
   terminal::Progress progress(arguments.progress, "reading the weights", terminal::Unit::bytes);
-  const LoadWatch watch([&](std::uint64_t done, std::uint64_t all) { progress.update(done, all); });
+  arguments.options.loading = [&](std::uint64_t done, std::uint64_t all) {
+    progress.update(done, all);
+  };
   arguments.options.progress = [&](std::size_t done, std::size_t all) {
     if (done == 0) progress.next("computing", terminal::Unit::tokens);
     progress.update(done, all);

@@ -18,7 +18,6 @@
 #include "cli/engine_options.h"
 #include "cli/output_options.h"
 #include "engine/scripted.h"
-#include "model/load_watch.h"
 #include "server/request_fields.h"
 #include "terminal/progress.h"
 
@@ -124,8 +123,9 @@ Result<std::unique_ptr<Engine>> open_engine(TalkArguments& arguments) {
     return open_scripted_engine(real_files(), options, script);
   }
   terminal::Progress progress(arguments.progress, "reading the weights", terminal::Unit::bytes);
-  const LoadWatch watch([&](std::uint64_t done, std::uint64_t all) { progress.update(done, all); });
-  return Engine::open(real_files(), arguments.engine);
+  EngineOptions options = arguments.engine;
+  options.progress = [&](std::uint64_t done, std::uint64_t all) { progress.update(done, all); };
+  return Engine::open(real_files(), options);
 }
 
 }  // namespace

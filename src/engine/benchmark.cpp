@@ -20,6 +20,7 @@ Result<std::unique_ptr<Benchmark>> Benchmark::open(FileSystem& files,
   open.wishes.conversations = 0;
   open.expert_profile = options.expert_profile;
   open.look_ahead = options.look_ahead;
+  open.progress = options.progress;
   STRATA_ASSIGN(Network network, open_network(files, options.model_path, open));
   NetworkShape shape = network.shape();
   shape.kv_type = options.kv_type;

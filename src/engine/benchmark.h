@@ -29,6 +29,8 @@ struct BenchmarkOptions {
   ExpertRam expert_ram;
   std::string expert_profile;
   bool look_ahead = true;
+  // Bytes of weights read and to be read, called now and then while it is opened.
+  std::function<void(std::uint64_t done, std::uint64_t total)> progress;
 };
 
 // One timed run.

@@ -30,6 +30,7 @@ Status compute_logits(FileSystem& files, const LogitsOptions& options,
                       const std::function<Status(std::span<const float>)>& rows) {
   OpenOptions open;
   open.load.rule = options.cell_width ? SelectionRule::cell_width : SelectionRule::whole_blocks;
+  open.progress = options.loading;
   STRATA_ASSIGN(const Network network, open_network(files, options.model_path, open));
   const auto tell = [&](std::size_t done) {
     if (options.progress) options.progress(done, ids.size());

@@ -22,6 +22,7 @@ struct LogitsOptions {
   bool cell_width = false;    // select cells by llama.cpp's rule (SelectionRule::cell_width)
   std::string isa;            // of the fast forward's kernels; empty = the best
   KvType kv_type = KvType::f32;
+  std::function<void(std::uint64_t done, std::uint64_t total)> loading;  // bytes of weights
   // Gets the tokens that are done and all of them, zero first.
   std::function<void(std::size_t done, std::size_t all)> progress;
 };

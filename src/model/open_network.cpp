@@ -5,7 +5,6 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "model/expert_store.h"
-#include "model/load_watch.h"
 
 namespace strata {
 namespace {
@@ -66,7 +65,7 @@ Status keep_some_experts(FileSystem& files, Network& network, const OpenOptions&
   } else if (options.expert_profile != "off") {
     store.profile_path = options.expert_profile;
   }
-  store.progress = options.progress ? options.progress : LoadWatch::told();
+  store.progress = options.progress;
   STRATA_ASSIGN(auto source, ExpertStore::open(files, network.file->paths, layers_of(network),
                                                model, std::move(store)));
   log_info("{} MiB of {} MiB of experts are in memory, the others are read when they are needed",

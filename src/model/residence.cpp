@@ -13,7 +13,6 @@
 #include "base/sizes.h"
 #include "base/storage.h"
 #include "base/thread_pool.h"
-#include "model/load_watch.h"
 
 namespace strata {
 namespace {
@@ -227,8 +226,7 @@ Status load_into_memory(FileSystem& files, GgufModel& model, const LoadInto& int
     STRATA_ASSIGN(const std::shared_ptr<LargeMemory> memory,
                   LargeMemory::allocate(total + kBehind, "the weights"));
     if (into.lock) STRATA_TRY(memory->lock());
-    const LoadProgress progress = into.progress ? into.progress : LoadWatch::told();
-    Loading loading(files, model, progress);
+    Loading loading(files, model, into.progress);
     for (const Run& run : runs) loading.add(run, memory->data());
     STRATA_TRY(loading.read());
     model.owners.push_back(memory);

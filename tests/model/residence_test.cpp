@@ -14,8 +14,6 @@
 #include <vector>
 #include "base/large_memory.h"
 
-#include "model/load_watch.h"
-
 namespace strata {
 namespace {
 
@@ -36,26 +34,6 @@ void put_two_tensors(MemoryFileSystem& files) {
 }
 bool not_the_table(const TensorView& tensor) {
   return tensor.name != "table";
-}
-
-TEST(Residence, AWatchIsToldAllBytes) {
-  MemoryFileSystem files;
-  put_two_tensors(files);
-  auto model = open_gguf(files, kPath);
-  ASSERT_TRUE(model);
-  std::uint64_t done = 0, total = 0;
-  {
-    const LoadWatch watch([&](std::uint64_t read, std::uint64_t all) {
-      EXPECT_GE(read, done);
-      done = read;
-      total = all;
-    });
-    const auto every = [](const TensorView&) { return true; };
-    ASSERT_TRUE(load_into_memory(files, *model, LoadInto{}, every));
-  }
-  EXPECT_GE(total, 6000u);
-  EXPECT_EQ(done, total);
-  EXPECT_EQ(LoadWatch::current(), nullptr);
 }
 
 TEST(Residence, WantedTensorsAreCopiedAndOthersStay) {
