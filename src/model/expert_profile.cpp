@@ -69,7 +69,7 @@ Status ExpertProfile::load(FileSystem& files, const std::string& path) {
   if (file->size() < sizeof header) return corrupt("is too short for its header");
   STRATA_TRY(file->read_exact(0, std::as_writable_bytes(std::span(&header, 1))));
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
-    return corrupt("does not begin like one");
+    return fail(ErrorCode::unsupported, "'{}' is no expert profile and is left as it is", path);
   if (header.version != kVersion) return corrupt("is of another version");
   if (header.model != model_ || header.layers != counts_.size() || header.experts != heat.size())
     return fail(ErrorCode::invalid_argument, "expert profile '{}' is of another model", path);

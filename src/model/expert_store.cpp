@@ -121,6 +121,8 @@ Result<std::shared_ptr<ExpertStore>> ExpertStore::open(
       const Status read = store->profile_.load(files, path);
       if (!read && read.error().code != ErrorCode::not_found)
         log_warning("experts are learned anew: {}", read.error().message);
+      if (!read && read.error().code == ErrorCode::unsupported)
+        store->options_.profile_path.clear();  // somebody else's file
     }
     STRATA_TRY(store->read_hottest(files, paths));
     const BulkReader::Options reading{store->options_.direct, store->options_.depth};

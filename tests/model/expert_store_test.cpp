@@ -293,6 +293,22 @@ TEST_F(ExpertStoreTest, TheProfileSurvivesAndIsBoundToItsModel) {
   }
 }
 
+// A mistyped --expert-profile once replaced the file that it named.
+TEST_F(ExpertStoreTest, AFileThatIsNoProfileIsLeftAlone) {
+  MemoryFileSystem& files = converted_->files;
+  const Bytes foreign(500, std::byte{'x'});
+  files.put("notes", foreign);
+  {
+    ExpertStoreOptions options;
+    options.profile_path = "notes";
+    const auto store = open(files, 2, options);
+    const ExpertUse uses[] = {{6, 1}};
+    store->begin(0, uses, true);
+    while (!store->next().empty()) continue;
+  }
+  EXPECT_EQ(*files.get("notes"), foreign);
+}
+
 TEST_F(ExpertStoreTest, TooLittleIsRefusedWithTheNumbers) {
   ExpertStoreOptions options;
   options.bytes = ExpertStore::least_bytes(layers()) - 1;
