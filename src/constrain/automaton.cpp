@@ -14,8 +14,8 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   return hash * 0xFF51AFD7ED558CCD;
 }
 
-// Joins classes whose columns are equal.
-Table with_fewest_classes(const Table& table) {
+// Joins classes whose columns are equal; absent if none are.
+std::optional<Table> with_fewest_classes(const Table& table) {
   const std::uint32_t classes = table.classes.count;
   std::vector<std::uint64_t> hashes(classes, 0);
   for (State s = 0; s < table.states(); ++s)
@@ -33,7 +33,7 @@ Table with_fewest_classes(const Table& table) {
     renamed[c] = static_cast<std::uint8_t>(same - kept.begin());
     if (same == kept.end()) kept.push_back(c);
   }
-  if (kept.size() == classes) return table;
+  if (kept.size() == classes) return std::nullopt;
   ByteClasses fewer;
   fewer.count = static_cast<std::uint32_t>(kept.size());
   for (unsigned byte = 0; byte < 256; ++byte) fewer.of[byte] = renamed[table.classes.of[byte]];
@@ -49,15 +49,22 @@ Table with_fewest_classes(const Table& table) {
 // The transitions of a table that lead somewhere, and those that come into each state.
 struct Transitions {
   explicit Transitions(const Table& table) : into(table.states() + 1, 0) {
-    for (std::uint32_t c = 0; c < table.classes.count; ++c) {
-      labels.push_back(static_cast<std::uint32_t>(from.size()));
-      for (State s = 0; s < table.states(); ++s) {
+    // Row by row, as the table lies in memory: counted first, then written.
+    const std::uint32_t classes = table.classes.count;
+    labels.assign(classes + 1, 0);
+    for (std::size_t i = 0; i < table.next.size(); ++i)
+      if (table.next[i] != Regular::kDead) ++labels[i % classes + 1];
+    std::partial_sum(labels.begin(), labels.end(), labels.begin());
+    from.resize(labels.back());
+    to.resize(labels.back());
+    std::vector<std::uint32_t> place(labels.begin(), labels.end() - 1);
+    for (State s = 0; s < table.states(); ++s) {
+      for (std::uint32_t c = 0; c < classes; ++c) {
         if (table.at(s, c) == Regular::kDead) continue;
-        from.push_back(s);
-        to.push_back(table.at(s, c));
+        from[place[c]] = s;
+        to[place[c]++] = table.at(s, c);
       }
     }
-    labels.push_back(static_cast<std::uint32_t>(from.size()));
     for (const State s : to) ++into[s + 1];
     std::partial_sum(into.begin(), into.end(), into.begin());
     incoming.resize(to.size());
@@ -71,8 +78,9 @@ struct Transitions {
   std::vector<std::uint32_t> incoming;  // numbers of transitions
 };
 
-// Only the states that can be reached from the start and from which an accepting one can be.
-Table trimmed(const Table& table) {
+// Only the states that can be reached from the start and from which an accepting one can be;
+// absent if all are such.
+std::optional<Table> trimmed(const Table& table, const Transitions& transitions) {
   Table result(table.classes);
   if (table.start == Regular::kDead) return result;
   std::vector<std::uint8_t> reached(table.states(), 0), lives(table.states(), 0);
@@ -88,7 +96,6 @@ Table trimmed(const Table& table) {
       open.push_back(to);
     }
   }
-  const Transitions transitions(table);
   for (State s = 0; s < table.states(); ++s) {
     if (table.accepting[s] == 0) continue;
     lives[s] = 1;
@@ -108,7 +115,7 @@ Table trimmed(const Table& table) {
   State count = 0;
   for (State s = 0; s < table.states(); ++s)
     if (reached[s] != 0 && lives[s] != 0) renamed[s] = count++;
-  if (count == table.states()) return table;
+  if (count == table.states()) return std::nullopt;
   for (State s = 0; s < table.states(); ++s) {
     if (renamed[s] == Regular::kDead) continue;
     const State mine = result.add(table.accepting[s] != 0);
@@ -186,12 +193,11 @@ class Partition {
 
 // Hopcroft's refinement over the transitions that exist (Valmari and Lehtinen): states of one
 // set cannot be told apart. O(transitions * log states).
-Partition equivalent(const Table& table) {
+Partition equivalent(const Table& table, const Transitions& transitions) {
   Partition states(table.states());
   for (State s = 0; s < table.states(); ++s)
     if (table.accepting[s] != 0) states.mark(s);
   states.split();
-  const Transitions transitions(table);
   // Sets of transitions with one label into one set of states: each splits the states.
   Partition splitters(transitions.labels);
   std::uint32_t refined = 1, used = 0;
@@ -302,9 +308,15 @@ std::uint32_t Regular::Automaton::memory() const {
 }
 
 Regular minimal(const Table& table) {
-  const Table live = with_fewest_classes(trimmed(table));
+  // Large tables are copied only where something goes.
+  const std::optional<Table> fewer = with_fewest_classes(table);
+  const Table& all = fewer ? *fewer : table;
+  std::optional<Transitions> transitions(all);
+  const std::optional<Table> part = trimmed(all, *transitions);
+  const Table& live = part ? *part : all;
   if (live.start == Regular::kDead) return Regular();
-  const Partition sets = equivalent(live);
+  if (part) transitions.emplace(live);
+  const Partition sets = equivalent(live, *transitions);
   Table result(live.classes);
   result.next.reserve(std::size_t{sets.sets()} * live.classes.count);
   for (std::uint32_t set = 0; set < sets.sets(); ++set) {
@@ -315,7 +327,12 @@ Regular minimal(const Table& table) {
         result.at(mine, c) = sets.set_of(to);
   }
   result.start = sets.set_of(live.start);
-  return Regular(compressed(with_fewest_classes(result)));
+  return already_minimal(result);
+}
+
+Regular already_minimal(const Table& table) {
+  const std::optional<Table> fewer = with_fewest_classes(table);
+  return Regular(compressed(fewer ? *fewer : table));
 }
 
 std::vector<State> text_positions(const Regular& language, const Regular& text_language) {

@@ -110,6 +110,20 @@ struct Table {
 // The same language without states that cannot be reached or cannot end, with the fewest states
 // and the fewest classes.
 Regular minimal(const Table& table);
+// Of a table that has the fewest states already.
+Regular already_minimal(const Table& table);
+
+// A deterministic automaton over characters; the first state is its start. The sets of one state
+// have no character in common.
+struct CharacterStep {
+  std::vector<CodePoints> in;
+  std::uint32_t to = 0;  // number of a state
+};
+struct CharacterState {
+  bool accepting = false;
+  std::vector<CharacterStep> steps;
+};
+Regular over_characters(std::span<const CharacterState> states);
 
 // `open`, then `part` from least to most times, then `close`; in time linear in the result. `part`
 // must be countable(), and none of its texts may start with the first byte of `close`.

@@ -8,7 +8,8 @@
 // them starts and accepts where A ends.
 #include <algorithm>
 #include <array>
-#include <unordered_map>
+#include <optional>
+#include <unordered_set>
 
 #include "base/hash.h"
 #include "constrain/automata.h"
@@ -22,38 +23,43 @@ constexpr std::uint32_t kNoHeight = UINT32_MAX;
 
 using Set = std::vector<std::uint32_t>;
 
-struct SetHash {
-  std::size_t operator()(const Set& set) const { return hash64(std::as_bytes(std::span(set))); }
-};
-
 // What can be read first from a state.
 class Closure {
  public:
-  explicit Closure(const Nfa& nfa)
-      : nfa_(nfa), extra_(nfa.states.size()), seen_(nfa.states.size(), 0) {}
+  explicit Closure(const Nfa& nfa) : nfa_(nfa), seen_(nfa.states.size(), 0) {}
 
   // One more way that reads nothing.
-  void bridge(std::uint32_t from, std::uint32_t to) { extra_[from].push_back(to); }
+  void bridge(std::uint32_t from, std::uint32_t to) {
+    extra_.resize(nfa_.states.size());
+    extra_[from].push_back(to);
+  }
 
   // The states that can be reached without reading anything, of those that read something or are
   // `last`; sorted.
   void close(const Set& from, std::uint32_t last, Set& out) {
     out.clear();
+    if (from.size() == 1 && stays(from.front())) {  // as most do
+      if (from.front() == last || nfa_.reads(from.front())) out.push_back(from.front());
+      return;
+    }
     ++stamp_;
     for (const std::uint32_t state : from) visit(state);
     while (!open_.empty()) {
       const std::uint32_t at = open_.back();
       open_.pop_back();
-      const Nfa::State& state = nfa_.states[at];
-      if (at == last || !state.bytes.empty() || !state.calls.empty() || !state.tokens.empty())
-        out.push_back(at);
-      for (const std::uint32_t to : state.empty) visit(to);
+      if (at == last || nfa_.reads(at)) out.push_back(at);
+      for (std::uint32_t i = nfa_.states[at].empty; i != Nfa::kNone; i = nfa_.links[i].next)
+        visit(nfa_.links[i].to);
+      if (extra_.empty()) continue;
       for (const std::uint32_t to : extra_[at]) visit(to);
     }
     std::sort(out.begin(), out.end());
   }
 
  private:
+  bool stays(std::uint32_t state) const {
+    return nfa_.states[state].empty == Nfa::kNone && (extra_.empty() || extra_[state].empty());
+  }
   void visit(std::uint32_t state) {
     if (seen_[state] == stamp_) return;
     seen_[state] = stamp_;
@@ -61,7 +67,7 @@ class Closure {
   }
 
   const Nfa& nfa_;
-  std::vector<Set> extra_;
+  std::vector<Set> extra_;  // empty, or [state]
   std::vector<std::uint32_t> seen_, open_;
   std::uint32_t stamp_ = 0;
 };
@@ -75,12 +81,12 @@ class LeftCalls {
     for (std::size_t r = 0; r < nfa.rules.size(); ++r) {
       closure.close({nfa.rules[r].start}, Nfa::kNone, starts_[r]);
       for (const std::uint32_t state : starts_[r])
-        for (const Nfa::Edge& call : nfa.states[state].calls) calls[r].push_back(call.label);
+        for (const Nfa::Edge& call : nfa.calls(state)) calls[r].push_back(call.label);
     }
     find_circles(calls);
     for (std::size_t r = 0; r < nfa.rules.size(); ++r) {
       for (const std::uint32_t state : starts_[r])
-        for (const Nfa::Edge& call : nfa.states[state].calls)
+        for (const Nfa::Edge& call : nfa.calls(state))
           if (same_circle(static_cast<std::uint32_t>(r), call.label))
             closure.bridge(nfa.rules[call.label].last, call.to);
     }
@@ -163,10 +169,7 @@ class ByteGroups {
   explicit ByteGroups(const Nfa& nfa) {
     std::array<bool, 257> begins{};
     begins[0] = true;
-    for (const Nfa::State& state : nfa.states) {
-      for (const Nfa::Range& range : state.bytes)
-        begins[range.first] = begins[range.last + 1U] = true;
-    }
+    for (const Nfa::Range& range : nfa.ranges) begins[range.first] = begins[range.last + 1U] = true;
     for (unsigned byte = 0; byte < 256; ++byte) {
       if (begins[byte]) first_.push_back(static_cast<std::uint8_t>(byte));
       of_[byte] = static_cast<std::uint16_t>(first_.size() - 1);
@@ -184,6 +187,78 @@ class ByteGroups {
   std::array<std::uint16_t, 256> of_{};
 };
 
+// Sets of states, numbered as they come; one that is there already keeps its number.
+class Sets {
+ public:
+  explicit Sets(std::size_t states)
+      : alone_(states), known_(64, Hash{&pool_, &places_}, Equal{&pool_, &places_}) {}
+  Sets(const Sets&) = delete;
+  Sets& operator=(const Sets&) = delete;
+
+  // Sets of before are forgotten.
+  void restart() {
+    ++round_;
+    pool_.clear();
+    places_.clear();
+    known_.clear();
+  }
+  std::uint32_t number_of(const Set& set) {
+    // Most have one member, and need no hash.
+    Alone* alone = set.size() == 1 ? &alone_[set.front()] : nullptr;
+    if (alone != nullptr && alone->round == round_) return alone->number;
+    const auto number = static_cast<std::uint32_t>(places_.size());
+    places_.push_back({static_cast<std::uint32_t>(pool_.size()),
+                       static_cast<std::uint32_t>(pool_.size() + set.size())});
+    pool_.insert(pool_.end(), set.begin(), set.end());
+    if (alone != nullptr) {
+      *alone = {round_, number};
+      return number;
+    }
+    const auto [known, fresh] = known_.insert(number);
+    if (!fresh) {
+      pool_.resize(places_.back().first);
+      places_.pop_back();
+    }
+    return *known;
+  }
+  std::size_t count() const { return places_.size(); }
+  std::size_t members() const { return pool_.size(); }  // of all of them
+  void get(std::size_t number, Set& out) const {
+    out.assign(pool_.begin() + places_[number].first, pool_.begin() + places_[number].last);
+  }
+
+ private:
+  struct Place {
+    std::uint32_t first, last;  // in pool_
+  };
+  struct Hash {
+    const Set* pool;
+    const std::vector<Place>* places;
+    std::size_t operator()(std::uint32_t number) const {
+      const Place& place = (*places)[number];
+      return hash64(std::as_bytes(std::span(*pool).subspan(place.first, place.last - place.first)));
+    }
+  };
+  struct Equal {
+    const Set* pool;
+    const std::vector<Place>* places;
+    bool operator()(std::uint32_t a, std::uint32_t b) const {
+      const Place &x = (*places)[a], &y = (*places)[b];
+      const std::uint32_t* members = pool->data();
+      return std::equal(members + x.first, members + x.last, members + y.first, members + y.last);
+    }
+  };
+  struct Alone {
+    std::uint32_t round = 0, number = 0;
+  };
+
+  Set pool_;
+  std::vector<Place> places_;  // [set]
+  std::vector<Alone> alone_;   // [state]
+  std::uint32_t round_ = 0;
+  std::unordered_set<std::uint32_t, Hash, Equal> known_;
+};
+
 class Determiniser {
  public:
   Determiniser(const Nfa& nfa, const CompileLimits& limits)
@@ -192,7 +267,9 @@ class Determiniser {
         closure_(nfa),
         left_(nfa, closure_),
         groups_(nfa),
-        targets_(groups_.size()) {}
+        targets_(groups_.size()),
+        sets_(nfa.states.size()),
+        alone_(nfa.states.size()) {}
 
   Result<Automata> run() {
     out_.empty = nfa_.rules[0].empty;
@@ -213,8 +290,8 @@ class Determiniser {
  private:
   Status add_rule(std::uint32_t rule) {
     rule_ = rule;
-    known_.clear();
-    fresh_.clear();
+    members_ += sets_.members();
+    sets_.restart();
     out_.rules.push_back({static_cast<std::uint32_t>(out_.states.size())});
     // The start is a state of its own: it does not accept, and calls at the beginning that lead
     // back to the rule are left out.
@@ -224,13 +301,17 @@ class Determiniser {
     for (const std::uint32_t member : starts)
       for (const std::uint32_t state : left_.start(member)) offer(state, member);
     STRATA_TRY(write_edges());
-    for (std::size_t k = 0; k < fresh_.size(); ++k) {
+    for (std::size_t k = 0; k < sets_.count(); ++k) {
       STRATA_TRY(add_state());
-      begin_edges();
-      const Set set = *fresh_[k];
-      for (const std::uint32_t state : set) offer(state, Nfa::kNone);
+      sets_.get(k, set_);
       out_.states.back().accepts =
-          std::binary_search(set.begin(), set.end(), nfa_.rules[rule].last);
+          std::binary_search(set_.begin(), set_.end(), nfa_.rules[rule].last);
+      if (const auto reader = only_reader(set_)) {
+        STRATA_TRY(copy_edges(*reader));
+        continue;
+      }
+      begin_edges();
+      for (const std::uint32_t state : set_) offer(state, Nfa::kNone);
       STRATA_TRY(write_edges());
     }
     return {};
@@ -238,7 +319,7 @@ class Determiniser {
 
   Status add_state() {
     STRATA_TRY(TimeLimit::check());
-    if (out_.states.size() >= limits_.states || members_ > kMaxSetMembers) {
+    if (out_.states.size() >= limits_.states || members_ + sets_.members() > kMaxSetMembers) {
       return fail(ErrorCode::exhausted,
                   "the constraint needs more than the limit of {} states (in the rule '{}'); use "
                   "smaller repetitions or fewer alternatives that begin alike",
@@ -250,6 +331,36 @@ class Determiniser {
     return {};
   }
 
+  // The only member of a set that goes on, if it does so by bytes alone: most sets are such, as
+  // what they come from are deterministic automata already.
+  std::optional<std::uint32_t> only_reader(const Set& set) const {
+    std::optional<std::uint32_t> found;
+    for (const std::uint32_t member : set) {
+      if (!nfa_.reads(member)) continue;
+      if (found || nfa_.states[member].edges != Nfa::kNone) return std::nullopt;
+      found = member;
+    }
+    return found;
+  }
+
+  Status copy_edges(std::uint32_t reader) {
+    const std::size_t first_range = out_.ranges.size();
+    for (const Nfa::Range& range : nfa_.bytes(reader)) {
+      STRATA_TRY(TimeLimit::check());
+      single_.assign(1, range.to);
+      add_range(first_range, range.first, range.last, state_of(single_));
+    }
+    return {};
+  }
+
+  void add_range(std::size_t first_range, std::uint8_t first, std::uint8_t last, std::uint32_t to) {
+    std::vector<Automata::Range>& ranges = out_.ranges;
+    if (ranges.size() > first_range && ranges.back().to == to && ranges.back().last + 1 == first)
+      ranges.back().last = last;
+    else
+      ranges.push_back({first, last, to});
+  }
+
   void begin_edges() {
     for (Set& set : targets_) set.clear();
     calls_.clear();
@@ -258,17 +369,16 @@ class Determiniser {
 
   // The edges of one member; for the start of a rule (`begins`) without the calls of its circle.
   void offer(std::uint32_t member, std::uint32_t begins) {
-    const Nfa::State& state = nfa_.states[member];
-    for (const Nfa::Range& range : state.bytes) {
+    for (const Nfa::Range& range : nfa_.bytes(member)) {
       const std::uint16_t last = groups_.of(range.last);
       for (std::uint16_t c = groups_.of(range.first); c <= last; ++c)
         targets_[c].push_back(range.to);
     }
-    for (const Nfa::Edge& call : state.calls) {
+    for (const Nfa::Edge& call : nfa_.calls(member)) {
       if (begins == Nfa::kNone || !left_.same_circle(begins, call.label))
         calls_.push_back({number_[call.label], call.to});
     }
-    for (const Nfa::Edge& edge : state.tokens) tokens_.push_back(edge);
+    for (const Nfa::Edge& edge : nfa_.tokens(member)) tokens_.push_back(edge);
   }
 
   Status write_edges() {
@@ -285,12 +395,7 @@ class Determiniser {
         to = state_of(set);
       }
       before = &set;
-      std::vector<Automata::Range>& ranges = out_.ranges;
-      if (ranges.size() > first_range && ranges.back().to == to &&
-          ranges.back().last + 1 == groups_.first(c))
-        ranges.back().last = groups_.last(c);
-      else
-        ranges.push_back({groups_.first(c), groups_.last(c), to});
+      add_range(first_range, groups_.first(c), groups_.last(c), to);
     }
     write_labels(calls_,
                  [&](std::uint32_t label, std::uint32_t to) { out_.calls.push_back({label, to}); });
@@ -314,15 +419,21 @@ class Determiniser {
 
   // The state of what can be reached from a set without reading anything.
   std::uint32_t state_of(const Set& from) {
-    closure_.close(from, nfa_.rules[rule_].last, closed_);
-    const auto number = static_cast<std::uint32_t>(out_.rules.back().start + 1 + known_.size());
-    const auto [it, fresh] = known_.emplace(closed_, number);
-    if (fresh) {
-      fresh_.push_back(&it->first);
-      members_ += closed_.size();
-    }
-    return it->second;
+    if (from.size() != 1) return find_state(from);
+    Alone& alone = alone_[from.front()];
+    if (alone.rule != rule_) alone = {rule_, find_state(from)};
+    return alone.state;
   }
+
+  std::uint32_t find_state(const Set& from) {
+    closure_.close(from, nfa_.rules[rule_].last, closed_);
+    return out_.rules.back().start + 1 + sets_.number_of(closed_);
+  }
+
+  // What a member by itself was found to be, and for which rule.
+  struct Alone {
+    std::uint32_t rule = Nfa::kNone, state = 0;
+  };
 
   const Nfa& nfa_;
   const CompileLimits& limits_;
@@ -332,12 +443,12 @@ class Determiniser {
   Automata out_;
   std::vector<std::uint32_t> number_;
   std::uint32_t rule_ = 0;
-  std::uint64_t members_ = 0;
-  std::unordered_map<Set, std::uint32_t, SetHash> known_;
-  std::vector<const Set*> fresh_;  // in the order of their numbers
+  std::uint64_t members_ = 0;  // of the sets of the rules before
   std::vector<Set> targets_;
   std::vector<Nfa::Edge> calls_, tokens_;
-  Set closed_;
+  Set set_, closed_, single_;
+  Sets sets_;                 // of the rule: each becomes the state of its number, after the start
+  std::vector<Alone> alone_;  // [state of nfa_]
 };
 
 // The least number of open calls that each state needs to end its rule: Dijkstra's order, for a
@@ -345,18 +456,13 @@ class Determiniser {
 class Heights {
  public:
   explicit Heights(Automata& automata) : it_(automata), height_(states(), kNoHeight) {
-    users_.resize(states());
-    for (std::uint32_t s = 0; s < states(); ++s) {
-      for (std::uint32_t i = it_.states[s].bytes; i < it_.states[s + 1].bytes; ++i)
-        users_[it_.ranges[i].to].push_back({s, Automata::kDead, Automata::kDead});
-      for (std::uint32_t i = it_.states[s].tokens; i < it_.states[s + 1].tokens; ++i)
-        users_[it_.token_edges[i].to].push_back({s, Automata::kDead, Automata::kDead});
-      for (std::uint32_t i = it_.states[s].calls; i < it_.states[s + 1].calls; ++i) {
-        const std::uint32_t start = it_.rules[it_.calls[i].rule].start;
-        users_[start].push_back({s, start, it_.calls[i].back});
-        users_[it_.calls[i].back].push_back({s, start, it_.calls[i].back});
-      }
-    }
+    // Counted first, then written: one list for all.
+    first_user_.resize(states() + 1, 0);
+    each_use([&](std::uint32_t state, const User&) { ++first_user_[state]; });
+    std::uint32_t sum = 0;
+    for (std::uint32_t& first : first_user_) first = sum += first;  // where each list ends
+    users_.resize(sum);
+    each_use([&](std::uint32_t state, const User& user) { users_[--first_user_[state]] = user; });
   }
 
   void run() {
@@ -379,6 +485,21 @@ class Heights {
   };
   std::uint32_t states() const { return static_cast<std::uint32_t>(it_.states.size() - 1); }
 
+  template <class Use>
+  void each_use(Use use) const {
+    for (std::uint32_t s = 0; s < states(); ++s) {
+      for (std::uint32_t i = it_.states[s].bytes; i < it_.states[s + 1].bytes; ++i)
+        use(it_.ranges[i].to, {s, Automata::kDead, Automata::kDead});
+      for (std::uint32_t i = it_.states[s].tokens; i < it_.states[s + 1].tokens; ++i)
+        use(it_.token_edges[i].to, {s, Automata::kDead, Automata::kDead});
+      for (std::uint32_t i = it_.states[s].calls; i < it_.states[s + 1].calls; ++i) {
+        const std::uint32_t start = it_.rules[it_.calls[i].rule].start;
+        use(start, {s, start, it_.calls[i].back});
+        use(it_.calls[i].back, {s, start, it_.calls[i].back});
+      }
+    }
+  }
+
   void reach(std::uint32_t state, std::uint32_t height) {
     if (height >= height_[state]) return;
     height_[state] = height;
@@ -387,7 +508,8 @@ class Heights {
   }
 
   void settle(std::uint32_t state) {
-    for (const User& user : users_[state]) {
+    for (std::uint32_t i = first_user_[state]; i < first_user_[state + 1]; ++i) {
+      const User& user = users_[i];
       if (user.start == Automata::kDead) {
         reach(user.state, height_[state]);
       } else if (height_[user.start] != kNoHeight && height_[user.back] != kNoHeight) {
@@ -398,7 +520,8 @@ class Heights {
 
   Automata& it_;
   std::vector<std::uint32_t> height_;
-  std::vector<std::vector<User>> users_;
+  std::vector<std::uint32_t> first_user_;  // [states + 1] in users_
+  std::vector<User> users_;
   std::vector<std::vector<std::uint32_t>> levels_;
 };
 

@@ -1,9 +1,11 @@
 // JSON's own texts as languages: string literals by the strings they stand for.
 #include <algorithm>
-#include <tuple>
+#include <array>
+#include <map>
 #include <unordered_map>
 
 #include "constrain/automaton.h"
+#include "tokenizer/utf8.h"
 
 namespace strata::constrain {
 namespace {
@@ -12,6 +14,8 @@ using State = Regular::State;
 constexpr State kDead = Regular::kDead;
 
 constexpr std::string_view kHex = "0123456789abcdefABCDEF";
+// What may stand behind a backslash, and what it means there.
+constexpr std::string_view kShort = "\"\\/bfnrt", kMeaning = "\"\\/\b\f\n\r\t";
 
 int hex_digit(std::uint8_t byte) {
   if (byte >= '0' && byte <= '9') return byte - '0';
@@ -60,6 +64,27 @@ struct ReadingHash {
   }
 };
 
+// Bytes that neither the text nor the spelling of a literal tells apart.
+ByteClasses classes_of(const Regular::Automaton& text) {
+  static const ByteClasses spelling = [] {
+    ByteClasses classes;
+    for (const char byte : std::string_view("\"\\/bfnrtu")) classes.refine(std::uint8_t(byte));
+    std::bitset<256> control;
+    for (unsigned byte = 0; byte < 0x20; ++byte) control.set(byte);
+    classes.refine(control);
+    for (const char digit : kHex) {
+      std::bitset<256> digits;
+      for (unsigned byte = 0; byte < 256; ++byte)
+        if (hex_digit(std::uint8_t(byte)) == hex_digit(std::uint8_t(digit))) digits.set(byte);
+      classes.refine(digits);
+    }
+    return classes;
+  }();
+  ByteClasses classes = text.classes;
+  classes.refine(spelling);
+  return classes;
+}
+
 class Literals {
  public:
   using Kind = Reading::Kind;
@@ -70,7 +95,12 @@ class Literals {
         between_(Regular::text().start()),
         budget_(limits),
         table_(classes_of(text_)),
-        bytes_(table_.classes.representatives()) {}
+        bytes_(table_.classes.representatives()) {
+    std::ranges::sort(bytes_);
+    const auto first = std::ranges::lower_bound(bytes_, std::uint8_t{0x80});
+    first_more_ = static_cast<std::size_t>(first - bytes_.begin());
+    more_ = static_cast<std::size_t>(std::ranges::lower_bound(bytes_, std::uint8_t{0xC0}) - first);
+  }
 
   Result<Regular> run() {
     table_.start = state_of(Reading());
@@ -88,29 +118,15 @@ class Literals {
   }
 
  private:
-  static ByteClasses classes_of(const Regular::Automaton& text) {
-    ByteClasses classes = text.classes;
-    for (const char byte : std::string_view("\"\\/bfnrtu")) classes.refine(std::uint8_t(byte));
-    std::bitset<256> control;
-    for (unsigned byte = 0; byte < 0x20; ++byte) control.set(byte);
-    classes.refine(control);
-    for (const char digit : kHex) {
-      std::bitset<256> digits;
-      for (unsigned byte = 0; byte < 256; ++byte)
-        if (hex_digit(std::uint8_t(byte)) == hex_digit(std::uint8_t(digit))) digits.set(byte);
-      classes.refine(digits);
-    }
-    return classes;
-  }
-
   // The bytes that can come next, at least one of each class.
   std::string_view bytes_after(Kind kind) const {
     switch (kind) {
       case Kind::open:
         return "\"";
       case Kind::inside:
-      case Kind::raw:
         return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};
+      case Kind::raw:
+        return {reinterpret_cast<const char*>(bytes_.data()) + first_more_, more_};
       case Kind::escape:
         return "\"\\/bfnrtu";
       case Kind::pair:
@@ -161,7 +177,20 @@ class Literals {
     return any ? result : dead();
   }
 
-  Reading after(const Reading& reading, std::uint8_t byte) const {
+  // One digit is missing, the last four bits of a continuation byte. Most of an automaton would be
+  // such readings; those that lead to the same places are one.
+  Reading last(State state, unsigned bits) {
+    if (state == kDead) return dead();
+    const auto [known, fresh] = lasts_.try_emplace(std::uint64_t{state} << 2 | bits, dead());
+    if (!fresh) return known->second;
+    Targets targets;
+    for (unsigned digit = 0; digit < targets.size(); ++digit)
+      targets[digit] = next(state, 0x80 | bits << 4 | digit);
+    if (std::ranges::all_of(targets, [](State to) { return to == kDead; })) return dead();
+    return known->second = alike_.try_emplace(targets, with(Kind::last, state, bits)).first->second;
+  }
+
+  Reading after(const Reading& reading, std::uint8_t byte) {
     const State state = reading.states[0];
     switch (reading.kind) {
       case Kind::open:
@@ -194,14 +223,13 @@ class Literals {
   }
 
   Reading after_escape(State state, std::uint8_t byte) const {
-    constexpr std::string_view kShort = "\"\\/bfnrt", kMeaning = "\"\\/\b\f\n\r\t";
     if (byte == 'u') return with(Kind::hex, state);
     const std::size_t which = kShort.find(static_cast<char>(byte));
     if (which == kShort.npos) return dead();
     return with(Kind::inside, next(state, static_cast<std::uint8_t>(kMeaning[which])));
   }
 
-  Reading after_digit(const Reading& reading, unsigned digit) const {
+  Reading after_digit(const Reading& reading, unsigned digit) {
     const State state = reading.states[0];
     switch (reading.kind) {
       case Kind::hex:
@@ -216,7 +244,7 @@ class Literals {
       case Kind::hex_00:
         if (reading.bits == 0 && digit < 8)
           return with_any(Kind::hex_000, state, digit, digit << 4, 15 | digit << 4);
-        return with(Kind::last, next(state, 0xC0 | reading.bits << 2 | digit >> 2), digit & 3);
+        return last(next(state, 0xC0 | reading.bits << 2 | digit >> 2), digit & 3);
       case Kind::hex_000:
         return with(Kind::inside, next(state, reading.bits << 4 | digit));
       case Kind::hex_d:
@@ -225,7 +253,7 @@ class Literals {
       case Kind::hex_lead:
         return with_four(Kind::hex_four, state, digit);
       case Kind::hex_four:
-        return with(Kind::last, reading.states[digit >> 2], digit & 3);
+        return last(reading.states[digit >> 2], digit & 3);
       case Kind::high: {
         // Six bits of the ten, above 0x10000: all of the lead, and four of the second byte.
         const unsigned bits = (reading.bits << 4 | digit) + 4;
@@ -239,7 +267,7 @@ class Literals {
         return digit < 0xC ? dead()
                            : with(Kind::pair_digit, state, reading.bits << 2 | (digit & 3));
       case Kind::pair_digit:
-        return with(Kind::last, next(state, 0x80 | reading.bits << 2 | digit >> 2), digit & 3);
+        return last(next(state, 0x80 | reading.bits << 2 | digit >> 2), digit & 3);
       case Kind::last:
         return with(Kind::inside, next(state, 0x80 | reading.bits << 4 | digit));
       default:
@@ -252,12 +280,88 @@ class Literals {
   State between_;
   Budget budget_;
   Table table_;
-  std::vector<std::uint8_t> bytes_;
-  std::vector<Reading> readings_;  // [state of the table]
+  std::vector<std::uint8_t> bytes_;        // one of each class, ascending
+  std::size_t first_more_ = 0, more_ = 0;  // of them, those that may go on with a character
+  std::vector<Reading> readings_;          // [state of the table]
   std::unordered_map<Reading, State, ReadingHash> known_;
+  using Targets = std::array<State, 16>;              // [digit]
+  std::unordered_map<std::uint64_t, Reading> lasts_;  // by state and bits
+  std::map<Targets, Reading> alike_;
+};
+
+// The literals of one word, which is what names and constants are: a chain with a branch for every
+// escape. It is minimal as it is: between characters the word's rest tells states apart, and inside
+// an escape nothing but its next digit can follow.
+class WordLiterals {
+ public:
+  static constexpr std::size_t kMaxBytes = 4'096;
+
+  explicit WordLiterals(const Regular& text)
+      : word_(*text.automaton().word), table_(classes_of(text.automaton())) {}
+
+  // Absent if the word is no valid UTF-8.
+  std::optional<Regular> run() {
+    table_.start = table_.add();
+    State at = step(table_.start, '"');
+    for (std::size_t i = 0; i < word_.size();) {
+      const Utf8Char character = decode_utf8(word_, i);
+      if (character.status != Utf8Status::valid) return std::nullopt;
+      const State behind = table_.add();
+      escaped(at, character.code, behind);
+      if (character.code >= 0x20 && character.code != '"' && character.code != '\\') {
+        for (const char byte : word_.substr(i, character.length - 1U)) at = step(at, byte);
+        connect(at, word_[i + character.length - 1], behind);
+      }
+      at = behind;
+      i += character.length;
+    }
+    table_.accepting[step(at, '"')] = 1;
+    return already_minimal(table_);
+  }
+
+ private:
+  void connect(State from, char byte, State to) {
+    table_.connect(from, static_cast<std::uint8_t>(byte), to);
+  }
+  State step(State from, char byte) {
+    const State to = table_.add();
+    connect(from, byte, to);
+    return to;
+  }
+
+  void escaped(State from, char32_t code, State to) {
+    State at = step(from, '\\');
+    if (code < 0x80) {
+      const std::size_t which = kMeaning.find(static_cast<char>(code));
+      if (which != kMeaning.npos) connect(at, kShort[which], to);
+    }
+    at = step(at, 'u');
+    if (code < 0x10000) return digits(at, code, to);
+    const char32_t above = code - 0x10000;
+    const State pair = table_.add();
+    digits(at, 0xD800 | above >> 10, pair);
+    digits(step(step(pair, '\\'), 'u'), 0xDC00 | (above & 0x3FF), to);
+  }
+
+  void digits(State at, char32_t unit, State to) {
+    for (unsigned shift = 16; shift > 0;) {
+      shift -= 4;
+      const State next = shift == 0 ? to : table_.add();
+      const char digit = kHex[unit >> shift & 15];
+      connect(at, digit, next);
+      if (digit >= 'a') connect(at, static_cast<char>(digit - 'a' + 'A'), next);
+      at = next;
+    }
+  }
+
+  std::string_view word_;
+  Table table_;
 };
 
 Result<Regular> literals_of(const Regular& text, const RegularLimits& limits) {
+  if (const auto& word = text.automaton().word; word && word->size() <= WordLiterals::kMaxBytes) {
+    if (auto literals = WordLiterals(text).run()) return *std::move(literals);
+  }
   std::vector<State> positions = text_positions(text);
   if (!positions.empty() || text.is_nothing())
     return Literals(text, std::move(positions), limits).run();

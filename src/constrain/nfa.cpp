@@ -187,7 +187,9 @@ class Builder {
   }
 
   void bridge(std::uint32_t from, std::uint32_t to) {
-    if (from != to) nfa_.states[from].empty.push_back(to);
+    if (from == to) return;
+    nfa_.links.push_back({to, nfa_.states[from].empty});
+    nfa_.states[from].empty = static_cast<std::uint32_t>(nfa_.links.size() - 1);
   }
 
   // The texts of the expression, from one state to another. Parts that cannot end are left out.
@@ -275,16 +277,19 @@ class Builder {
     }
     for (std::uint32_t state = 0; state < language.states(); ++state) {
       if (language.accepting(state)) bridge(base + state, to);
-      std::vector<Nfa::Range>& ranges = nfa_.states[base + state].bytes;
+      std::vector<Nfa::Range>& ranges = nfa_.ranges;
+      const std::size_t first = ranges.size();
       for (const Nfa::Range& run : runs_) {
         const Regular::State next = automaton.next_of_class(state, run.to);
         if (next == Regular::kDead) continue;
-        if (!ranges.empty() && ranges.back().last + 1U == run.first &&
+        if (ranges.size() > first && ranges.back().last + 1U == run.first &&
             ranges.back().to == base + next)
           ranges.back().last = run.last;
         else
           ranges.push_back({run.first, run.last, base + next});
       }
+      nfa_.states[base + state].first_range = static_cast<std::uint32_t>(first);
+      nfa_.states[base + state].ranges = static_cast<std::uint32_t>(ranges.size() - first);
     }
   }
 
@@ -303,7 +308,7 @@ class Builder {
     }
     const auto label = static_cast<std::uint32_t>(sets_.size());
     const auto [it, fresh] = sets_.emplace(std::move(set), label);
-    nfa_.states[from].tokens.push_back({it->second, to});
+    nfa_.edges_of(from).tokens.push_back({it->second, to});
     return {};
   }
 
@@ -315,7 +320,7 @@ class Builder {
       called_.push_back(rule);
       number_[rule] = static_cast<std::uint32_t>(called_.size());
     }
-    nfa_.states[from].calls.push_back({number_[rule], to});
+    nfa_.edges_of(from).calls.push_back({number_[rule], to});
     return {};
   }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,9 +32,16 @@ struct Nfa {
     std::uint32_t label = 0;
     std::uint32_t to = 0;
   };
+  // Most states have bytes alone, and there are many: they are small, and nothing is theirs.
   struct State {
-    std::vector<std::uint32_t> empty;  // where it may go without reading anything
-    std::vector<Range> bytes;
+    std::uint32_t first_range = 0, ranges = 0;  // in Nfa::ranges: ascending, disjoint
+    std::uint32_t empty = kNone;  // in `links`: where it may go without reading anything
+    std::uint32_t edges = kNone;  // in `edges`: its calls and tokens
+  };
+  struct Link {
+    std::uint32_t to = 0, next = kNone;
+  };
+  struct Edges {
     std::vector<Edge> calls, tokens;
   };
   struct Rule {
@@ -42,7 +50,33 @@ struct Nfa {
     bool empty = false;  // also matches the empty text; calls of it are bridged
   };
 
+  std::span<const Range> bytes(std::uint32_t state) const {
+    return std::span(ranges).subspan(states[state].first_range, states[state].ranges);
+  }
+  std::span<const Edge> calls(std::uint32_t state) const {
+    if (states[state].edges == kNone) return {};
+    return edges[states[state].edges].calls;
+  }
+  std::span<const Edge> tokens(std::uint32_t state) const {
+    if (states[state].edges == kNone) return {};
+    return edges[states[state].edges].tokens;
+  }
+  // It reads something: bytes, a rule or a token.
+  bool reads(std::uint32_t state) const {
+    return states[state].ranges > 0 || states[state].edges != kNone;
+  }
+  Edges& edges_of(std::uint32_t state) {
+    if (states[state].edges == kNone) {
+      states[state].edges = static_cast<std::uint32_t>(edges.size());
+      edges.emplace_back();
+    }
+    return edges[states[state].edges];
+  }
+
   std::vector<State> states;
+  std::vector<Range> ranges;
+  std::vector<Link> links;
+  std::vector<Edges> edges;
   std::vector<Rule> rules;  // the first is the root
   std::vector<TokenSet> token_sets;
 };

@@ -162,9 +162,10 @@ Result<Regular> trie(std::vector<std::string_view> words, Budget& budget) {
   return minimal(table);
 }
 
-// Bytes, least-significant digit last, of characters that are encoded in as many bytes.
+// Characters, or the last digits of some, and the state that is behind them.
 struct Range {
   std::uint32_t first, last;
+  State to;
   auto operator<=>(const Range&) const = default;
 };
 
@@ -172,11 +173,11 @@ struct Range {
 // numbers in `in`. Equal ones are one state, so that planes and blocks share theirs.
 class Continuations {
  public:
-  explicit Continuations(Table& table) : table_(table), end_(table.add(true)) {}
+  explicit Continuations(Table& table) : table_(table) {}
 
   State of(unsigned count, const std::vector<Range>& in) {
     if (in.empty()) return Regular::kDead;
-    if (count == 0) return end_;
+    if (count == 0) return in.front().to;
     const auto [known, fresh] = known_.try_emplace({count, in}, Regular::kDead);
     if (!fresh) return known->second;
     const State state = table_.add();
@@ -202,7 +203,7 @@ class Continuations {
         }
         digit = d;
         rest.push_back({d == range.first >> bits ? range.first & low : 0,
-                        d == range.last >> bits ? range.last & low : low});
+                        d == range.last >> bits ? range.last & low : low, range.to});
       }
     }
     if (!rest.empty()) use(digit, rest);
@@ -210,7 +211,6 @@ class Continuations {
 
  private:
   Table& table_;
-  State end_;
   std::map<std::pair<unsigned, std::vector<Range>>, State> known_;
 };
 
@@ -227,20 +227,22 @@ std::vector<Range> clipped(const std::vector<Range>& in, std::uint32_t first, st
   std::vector<Range> result;
   for (const Range& range : in)
     if (range.first <= last && range.last >= first)
-      result.push_back({std::max(range.first, first), std::min(range.last, last)});
+      result.push_back({std::max(range.first, first), std::min(range.last, last), range.to});
   return result;
 }
 
 // Sorted, apart from each other, without surrogates.
-std::vector<Range> normal(std::span<const CodePoints> in) {
+std::vector<Range> normal(std::span<const CharacterStep> steps) {
   std::vector<Range> sorted;
-  for (const CodePoints& points : in)
-    if (points.first <= points.last && points.first <= kLastCodePoint)
-      sorted.push_back({points.first, std::min<std::uint32_t>(points.last, kLastCodePoint)});
+  for (const CharacterStep& step : steps)
+    for (const CodePoints& points : step.in)
+      if (points.first <= points.last && points.first <= kLastCodePoint)
+        sorted.push_back(
+            {points.first, std::min<std::uint32_t>(points.last, kLastCodePoint), step.to});
   std::ranges::sort(sorted);
   std::vector<Range> joined;
   for (const Range& range : sorted) {
-    if (!joined.empty() && range.first <= joined.back().last + 1)
+    if (!joined.empty() && range.to == joined.back().to && range.first <= joined.back().last + 1)
       joined.back().last = std::max(joined.back().last, range.last);
     else
       joined.push_back(range);
@@ -309,8 +311,11 @@ bool is_part_of(const Regular& language, const Regular& text) {
 }  // namespace
 
 Regular Regular::characters(std::span<const CodePoints> in) {
-  const std::vector<Range> ranges = normal(in);
-  if (ranges.empty()) return Regular();
+  const CharacterState states[] = {{false, {{{in.begin(), in.end()}, 1}}}, {true, {}}};
+  return over_characters(states);
+}
+
+Regular over_characters(std::span<const CharacterState> states) {
   struct Length {
     std::uint32_t first, last, lead;
   };
@@ -318,16 +323,20 @@ Regular Regular::characters(std::span<const CodePoints> in) {
   constexpr Length kLengths[] = {
       {0, 0x7F, 0}, {0x80, 0x7FF, 0xC0}, {0x800, 0xFFFF, 0xE0}, {0x10000, 0x10FFFF, 0xF0}};
   Table table(single_bytes());
-  table.start = table.add();
+  for (const CharacterState& state : states) table.add(state.accepting);
+  table.start = 0;
   Continuations continuations(table);
-  for (unsigned more = 0; more < 4; ++more) {
-    const Length& length = kLengths[more];
-    Continuations::for_digits(clipped(ranges, length.first, length.last), 6 * more,
-                              [&](std::uint32_t digit, const std::vector<Range>& rest) {
-                                const State to = continuations.of(more, rest);
-                                table.connect(table.start,
-                                              static_cast<std::uint8_t>(length.lead | digit), to);
-                              });
+  for (State from = 0; from < states.size(); ++from) {
+    const std::vector<Range> ranges = normal(states[from].steps);
+    for (unsigned more = 0; more < 4; ++more) {
+      const Length& length = kLengths[more];
+      Continuations::for_digits(clipped(ranges, length.first, length.last), 6 * more,
+                                [&](std::uint32_t digit, const std::vector<Range>& rest) {
+                                  const State to = continuations.of(more, rest);
+                                  table.connect(from,
+                                                static_cast<std::uint8_t>(length.lead | digit), to);
+                                });
+    }
   }
   return minimal(table);
 }

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "constrain/schema_expand.h"
+#include "constrain/time_limit.h"
 
 namespace strata::constrain {
 
@@ -108,6 +109,7 @@ Result<Regular> format_literals(const Language& texts) {
   const std::lock_guard lock(mutex);
   const auto found = known.find(texts);
   if (found != known.end()) return found->second;
+  const TimeLimit::Exempt all;  // as in format_text
   STRATA_ASSIGN(const Regular literals, json_string(*texts));
   return known.emplace(texts, literals).first->second;
 }

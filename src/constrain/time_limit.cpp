@@ -18,6 +18,7 @@ TimeLimit::TimeLimit(double seconds)
   if (outer_ != nullptr && outer_->end_ < end_) {
     end_ = outer_->end_;
     seconds_ = outer_->seconds_;
+    passed_ = outer_->passed_;
   }
   innermost = this;
 }
@@ -25,6 +26,14 @@ TimeLimit::TimeLimit(double seconds)
 TimeLimit::~TimeLimit() {
   innermost = outer_;
   if (outer_ != nullptr && passed_ && outer_->end_ == end_) outer_->passed_ = true;
+}
+
+TimeLimit::Exempt::Exempt() : limit_(innermost) {
+  innermost = nullptr;
+}
+
+TimeLimit::Exempt::~Exempt() {
+  innermost = limit_;
 }
 
 bool TimeLimit::over() {

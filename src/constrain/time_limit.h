@@ -23,6 +23,19 @@ class TimeLimit {
   // Something was given up because of it.
   bool passed() const { return passed_; }
 
+  // While it lives, its thread has all the time it needs: for small things that are made once and
+  // shared.
+  class Exempt {
+   public:
+    Exempt();
+    ~Exempt();
+    Exempt(const Exempt&) = delete;
+    Exempt& operator=(const Exempt&) = delete;
+
+   private:
+    TimeLimit* limit_;
+  };
+
   // Of this thread. `exhausted` in a sentence once the time is over; cheap to ask.
   static Status check();
   static bool over();

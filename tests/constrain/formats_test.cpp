@@ -97,6 +97,25 @@ TEST(Formats, AcceptAndRefuse) {
   }
 }
 
+// They are written over characters; this is what they are in patterns.
+TEST(Formats, IdnIsWhatItsPatternsSay) {
+  const std::string letters = R"(a-z0-9\p{Ll}\p{Lo}\p{Lm}\p{Nd})", marks = R"(\p{Mn}\p{Mc})";
+  const Regular any_label =
+      regex("[" + letters + "](?:[" + letters + marks + "-]*[" + letters + marks + "])?",
+            Match::whole)
+          .value();
+  const Regular label = without(any_label, regex(".{2}--.*", Match::whole).value()).value();
+  const Regular dotted[] = {Regular::literal("."), label};
+  const Regular next = concat(dotted).value();
+  const Regular hostname[] = {label, repeat(next, 0, std::nullopt).value()};
+  EXPECT_EQ(format_text("idn-hostname"), concat(hostname).value());
+
+  const std::string atom = R"([A-Za-z0-9!#$%&'*+/=?^_`{|}~\p{L}\p{M}\p{N}-]+)";
+  const Regular email[] = {regex(atom + "(?:\\." + atom + ")*", Match::whole).value(),
+                           Regular::literal("@"), label, repeat(next, 1, std::nullopt).value()};
+  EXPECT_EQ(format_text("idn-email"), concat(email).value());
+}
+
 TEST(Formats, UnknownOnesAreAbsent) {
   for (const std::string_view name : {"", "regex", "Date", "int32", "date "})
     EXPECT_FALSE(format_text(name)) << name;

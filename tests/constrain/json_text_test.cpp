@@ -194,6 +194,18 @@ TEST(JsonString, ManyWords) {
   }
 }
 
+// A word has a way of its own; here it is a language that only happens to have one text.
+TEST(JsonString, WordsAreSpelledAsTextsAre) {
+  for (const std::string_view word :
+       {"", "a", "name", "$ref", "0aF", "a\"b\\c/d", "\b\f\n\r\t\x01\x7f", "\u00e9\u07ff",
+        "\u65e5\u672c\uffff", "\U0001F600x\U0010FFFF", "uuu\\u"}) {
+    const Regular longer = Regular::literal(std::string(word) + "x");
+    const Regular two[] = {Regular::literal(word), longer};
+    const Regular same = without(either(two).value(), longer).value();
+    EXPECT_EQ(json_string(Regular::literal(word)).value(), json_string(same).value()) << word;
+  }
+}
+
 TEST(JsonString, TextThatIsNotUtf8IsLeftOut) {
   const Regular parts[] = {Regular::literal("a"), Regular::literal("\xFF")};
   EXPECT_EQ(json_string(either(parts).value()).value(), json_string(Regular::literal("a")).value());

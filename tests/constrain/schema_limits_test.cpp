@@ -4,6 +4,7 @@
 
 #include <boost/json.hpp>
 
+#include "constrain/time_limit.h"
 #include "tests/constrain/schema_documents.h"
 
 namespace strata::constrain {
@@ -118,6 +119,25 @@ TEST(SchemaLimits, OverlappingAlternativesOfManyProperties) {
   EXPECT_THAT(
       refusal({{"oneOf", alternatives}}),
       testing::AnyOf(HasSubstr("cases"), HasSubstr("steps to combine"), HasSubstr("alternatives")));
+}
+
+// What ran out of time is never something else instead: a format that was not made in time is no
+// unknown one, which would only be an annotation.
+TEST(SchemaLimits, AFormatIsNotLeftOutForWantOfTime) {
+  const TimeLimit time(0);
+  while (!TimeLimit::over()) {
+  }
+  {
+    const TimeLimit inner(3600);
+    EXPECT_TRUE(TimeLimit::over()) << "what is over outside is over inside";
+  }
+  for (const char* name : {"idn-email", "idn-hostname", "date-time", "iri"})
+    EXPECT_TRUE(format_text(name)) << name;
+  EXPECT_TRUE(TimeLimit::over());
+  const auto refused =
+      SchemaDocuments::make(boost::json::parse(R"({"type":"string","format":"uuid"})"));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::exhausted);
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!network) return 0;
   unsigned sum = touch(network->embedding) + touch(network->head) + touch(network->mixer.down);
   for (const strata::Block& block : network->blocks) sum += touch(block) + touch_table(block);
-  if (network->draft) sum += touch(network->draft->block) + touch(network->draft->combine);
+  if (network->draft) sum += touch(network->draft->block) + touch(network->draft->input.combine);
   sum += static_cast<unsigned>(network->shape().layers.size());
   volatile unsigned keep = sum;  // the reads above must happen
   (void)keep;
