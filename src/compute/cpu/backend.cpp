@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::size_t kPanelDepth = 256;  // inputs of one panel: whole 256-blocks
 
-constexpr std::size_t kTurnTokens = 128;  // of a product that is cut by tokens
-constexpr std::size_t kReadRows = 128;    // of a gated read: what it works on stays in the caches
+constexpr std::size_t kTurnTokens = 128;       // of a product that is cut by tokens
+constexpr std::size_t kReadRows = kPieceRows;  // of a gated read
 
 // Outputs of a part of a sweep over memory: some tens of kilobytes, enough to hand out, not so much
 // that threads would wait for the last one.
@@ -116,8 +116,9 @@ void CpuBackend::each_buffer(std::size_t rows, const Visit& visit) {
   visit(index_k_, rows, index_k);
   visit(rotation_, rows, half);
   const std::size_t slots = rows * shape_.experts_used;
-  visit(expert_hidden_, slots, shape_.expert_ff);
-  visit(expert_up_, slots, shape_.expert_ff);
+  const std::size_t together = std::min(rows, kManyRows) * shape_.experts_used;
+  visit(expert_hidden_, together, shape_.expert_ff);
+  visit(expert_up_, together, shape_.expert_ff);
   visit(expert_out_, slots, hidden);
   if (drafts) visit(draft_inputs_, rows * shape_.residual.streams, 2 * hidden);
 }
@@ -152,7 +153,11 @@ std::uint64_t CpuBackend::workspace_bytes(std::uint32_t rows) {
   const std::uint64_t hidden = shape_.residual.hidden, wide = shape_.residual.wide();
   const std::uint64_t each = 3 * hidden + 3 * wide + 3 * std::uint64_t{shape_.shared_ff} +
                              3 * std::uint64_t{shape_.experts_used} * shape_.expert_ff;
-  return values * sizeof(float) + each * rows;
+  // What a thread works on of an expert and of the gates, in windows of many rows.
+  const std::uint64_t own = std::min<std::uint64_t>(rows, kPieceRows) *
+                            (11 * std::max(shape_.expert_ff, shape_.shared_ff) +
+                             shape_.residual.streams * kPanelRows * sizeof(float));
+  return values * sizeof(float) + each * rows + own * pool_.threads();
 }
 
 Status CpuBackend::reserve(std::uint32_t rows) {
@@ -231,6 +236,7 @@ void CpuBackend::multiply(std::span<const Product> products) {
     some.x += t;
     some.y += t;
     some.bytes = whole.bytes.from(t);
+    some.streamed = whole.tokens * whole.matrix.rows * sizeof(float) >= kStreamedBytes;
     some.tokens = whole.tokens * (turn + 1) / cut.turns - t;
     panel(some, row_of(part, cut), cut.height,
           products[cut_of(next)].matrix.row(row_of(next, then)));
@@ -311,7 +317,7 @@ void CpuBackend::int_panel(const Product& product, const IntFormat& format, std:
   y.resize(product.tokens);
   for (std::size_t t = 0; t < product.tokens; ++t) y[t] = product.y[t] + first_row;
   kernels_.int_gemm(format, m.row(first_row), m.row_bytes, rows, m.cols, product.bytes[format.kind],
-                    y.data(), product.tokens, after);
+                    y.data(), product.tokens, after, product.streamed);
 }
 
 // At most 64 outputs: decode their rows, turn them so that outputs lie side by side, multiply every
@@ -433,7 +439,6 @@ void CpuBackend::read_rows(const ResidualWeights& weights, const Rows& wide, std
   Pointers normed, low, up, gates;  // inputs are never bytes
   point(normed, normed_, count);
   point(low, low_, count);
-  point(up, up_, count);
   ByteInputs words =
       quantize_words(std::array{weights.down, weights.inject}, normed.data(), count, bytes_normed_);
   std::vector<Product> products = {{weights.down, normed.data(), low.data(), count, words}};
@@ -445,16 +450,54 @@ void CpuBackend::read_rows(const ResidualWeights& weights, const Rows& wide, std
   multiply(products);
   for_rows(count, [&](std::size_t r) {
     kernels_.silu_divided(low_.row(r), low_.width, static_cast<float>(s.streams));
-  });
-  words = quantize_words({&weights.up, 1}, low.data(), count, bytes_low_);
-  multiply(std::vector<Product>{{weights.up, low.data(), up.data(), count, words}});
-  for_rows(count, [&](std::size_t r) {
-    kernels_.mix_streams(up_.row(r), normed_.row(r), s.streams, s.hidden, mixed_.row(first + r));
     if (weights.inject.empty()) return;
     for (std::size_t i = 0; i < s.streams; ++i) {
       float& w = gates_.row(first + r)[i];
       w = 2.0f * sigmoid(w / static_cast<float>(s.streams));
     }
+  });
+  words = quantize_words({&weights.up, 1}, low.data(), count, bytes_low_);
+  if (count >= kManyRows) return open_streams(weights.up, low.data(), words, first, count);
+  point(up, up_, count);
+  multiply(std::vector<Product>{{weights.up, low.data(), up.data(), count, words}});
+  for_rows(count, [&](std::size_t r) {
+    kernels_.mix_streams(up_.row(r), s.hidden, normed_.row(r), s.hidden, s.streams, s.hidden,
+                         mixed_.row(first + r));
+  });
+}
+
+// The last step of a gated read of many rows: some columns of all streams at a time, whose gates
+// never leave the second cache.
+void CpuBackend::open_streams(const Matrix& up, const float* const* low, const ByteInputs& words,
+                              std::size_t first, std::size_t count) {
+  const ResidualShape& s = shape_.residual;
+  const std::size_t parts = (s.hidden + kPanelRows - 1) / kPanelRows,
+                    width = s.streams * kPanelRows;
+  const Product product{up, low, nullptr, count, words};
+  parts_run_[{up.type, inputs_of(product), count <= kFewTokens}] += parts * s.streams;
+  pool_.run_near(parts, [&](std::size_t part) {
+    struct Scratch {
+      Rows gates;  // [count x streams x kPanelRows]
+      Pointers y;
+    };
+    thread_local Scratch scratch;
+    scratch.gates.resize(count, width);
+    scratch.y.resize(count);
+    const std::size_t column = part * kPanelRows, next = part + 1 < parts ? column + kPanelRows : 0;
+    const std::size_t columns = std::min<std::size_t>(kPanelRows, s.hidden - column);
+    for (std::size_t stream = 0; stream < s.streams; ++stream) {
+      Product some = product;
+      some.matrix.data = up.row(stream * s.hidden + column);
+      some.matrix.rows = static_cast<std::uint32_t>(columns);
+      for (std::size_t r = 0; r < count; ++r)
+        scratch.y[r] = scratch.gates.row(r) + stream * kPanelRows;
+      some.y = scratch.y.data();
+      const bool last = stream + 1 == s.streams;
+      whole(some, up.row(last ? next : (stream + 1) * s.hidden + column));
+    }
+    for (std::size_t r = 0; r < count; ++r)
+      kernels_.mix_streams(scratch.gates.row(r), kPanelRows, normed_.row(r) + column, s.hidden,
+                           s.streams, columns, mixed_.row(first + r) + column);
   });
 }
 

@@ -22,6 +22,12 @@
 
 namespace strata::cpu {
 
+// Windows of so many rows are worked through a cache's content at a time; in smaller ones all
+// matrices of a step are one sweep over memory.
+constexpr std::size_t kManyRows = 64;
+constexpr std::size_t kPieceRows = 256;  // that go through several steps while they are in a cache
+constexpr std::size_t kStreamedBytes = std::size_t{32} << 20;  // of results that no cache keeps
+
 // Row-major values of a window. It only grows: resize() within it does nothing to the values.
 struct Rows {
   std::size_t width = 0;
@@ -106,6 +112,13 @@ class CpuBackend final : public Backend {
     // The same inputs in integers: a format of that kind is then multiplied in integers. Only
     // words for the residual gates, empty for router, alpha, beta and indexer.
     ByteInputs bytes = {};
+    bool streamed = false;  // the results are more than the caches hold
+  };
+  // Some rows of one expert through all of its matrices; the shared one's are rows of the window.
+  struct ExpertPiece {
+    Matrix gate, up, down;
+    bool shared = false;
+    std::size_t first = 0, rows = 0;  // places in group_, or rows
   };
   // Their storage and views, by BlockKind.
   struct Quantized {
@@ -125,6 +138,9 @@ class CpuBackend final : public Backend {
   // At most `height` outputs from `first_row` on; `after` is what will be read next.
   void panel(const Product& product, std::size_t first_row, std::size_t height,
              const std::byte* after);
+  void whole(const Product& product, const std::byte* after) {
+    panel(product, 0, product.matrix.rows, after);
+  }
   void float_panel(const Product& product, std::size_t first_row, std::size_t rows,
                    const std::byte* after);
   void int_panel(const Product& product, const IntFormat& format, std::size_t first_row,
@@ -138,6 +154,8 @@ class CpuBackend final : public Backend {
   void for_rows(std::size_t rows, const std::function<void(std::size_t)>& body);
   void read_rows(const ResidualWeights& weights, const Rows& wide, std::size_t first,
                  std::size_t count);
+  void open_streams(const Matrix& up, const float* const* low, const ByteInputs& words,
+                    std::size_t first, std::size_t count);
   void convolve_part(const Part& part, RowRing& history, const Rows& input, const Vector& taps,
                      std::size_t kernel, std::size_t dilation, std::size_t row, float* out) const;
   static void remember(const Part& part, RowRing& history, const Rows& input);
@@ -172,6 +190,9 @@ class CpuBackend final : public Backend {
   void group_slots(const ExpertsWeights& weights, std::span<const ExpertBlob> blobs);
   void run_group(const ExpertsWeights& weights, std::span<const ExpertBlob> blobs,
                  const ByteInputs& bytes, bool shared);
+  void run_pieces(const ExpertsWeights& weights, std::span<const ExpertBlob> blobs,
+                  const ByteInputs& bytes, bool shared);
+  void run_piece(const ExpertPiece& piece, const ByteInputs& bytes, const std::byte* after);
   const Part& part_of(std::size_t row) const { return parts_[row_part_[row]]; }
 
   NetworkShape shape_;
@@ -213,7 +234,8 @@ class CpuBackend final : public Backend {
   std::vector<ExpertUse> expert_uses_;      // of the pass
   std::vector<std::uint32_t> first_slots_;  // by expert: place in routed_
   std::vector<std::uint32_t> group_;        // slots whose weights are there
-  std::vector<Status> failures_;            // by part of the window
+  std::vector<ExpertPiece> pieces_;
+  std::vector<Status> failures_;  // by part of the window
 };
 
 }  // namespace strata::cpu

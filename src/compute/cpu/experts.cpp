@@ -115,11 +115,14 @@ void CpuBackend::ask_ahead(const ExpertsWeights& weights) {
 // Routed experts into expert_out_, the shared one into c_.
 void CpuBackend::run_experts(const ExpertsWeights& weights) {
   const std::size_t slots = routed_.size();
-  expert_hidden_.resize(slots, weights.gate.first.rows);
-  expert_up_.resize(slots, weights.gate.first.rows);
+  const bool together = rows_ < kManyRows;
+  if (together) {
+    expert_hidden_.resize(slots, weights.gate.first.rows);
+    expert_up_.resize(slots, weights.gate.first.rows);
+    a_.resize(rows_, weights.shared_gate.rows);
+    b_.resize(rows_, weights.shared_gate.rows);
+  }
   expert_out_.resize(slots, shape_.residual.hidden);
-  a_.resize(rows_, weights.shared_gate.rows);
-  b_.resize(rows_, weights.shared_gate.rows);
   c_.resize(rows_, shape_.residual.hidden);
   Pointers mixed;
   point(mixed, mixed_, rows_);
@@ -130,7 +133,12 @@ void CpuBackend::run_experts(const ExpertsWeights& weights) {
   for (bool first = true;; first = false) {
     const auto blobs = weights.source->next();
     if (blobs.empty() && !first) return;
-    run_group(weights, blobs, bytes, first);
+    group_slots(weights, blobs);
+    if (together) {
+      run_group(weights, blobs, bytes, first);
+    } else {
+      run_pieces(weights, blobs, bytes, first);
+    }
   }
 }
 
@@ -151,10 +159,10 @@ void CpuBackend::group_slots(const ExpertsWeights& weights, std::span<const Expe
   }
 }
 
-// The routed experts of `blobs`, and the shared one if `shared`. `bytes`: mixed_ in integers.
+// The routed experts of `blobs`, and the shared one if `shared`, all products of a step together.
+// `bytes`: mixed_ in integers.
 void CpuBackend::run_group(const ExpertsWeights& weights, std::span<const ExpertBlob> blobs,
                            const ByteInputs& bytes, bool shared) {
-  group_slots(weights, blobs);
   const std::size_t count = group_.size(), shared_rows = shared ? rows_ : 0;
   Pointers mixed, shared_gate, shared_up, shared_out, input(count), gate(count), up(count),
       out(count);
@@ -222,6 +230,89 @@ void CpuBackend::run_group(const ExpertsWeights& weights, std::span<const Expert
     products.push_back({placed(weights.down, blob.down), &gate[i], &out[i], rows, hidden.from(i)});
   });
   multiply(products);
+}
+
+// The same for windows of many rows: a thread takes some rows of an expert through all of its
+// matrices, so that nothing but the results leaves its caches.
+void CpuBackend::run_pieces(const ExpertsWeights& weights, std::span<const ExpertBlob> blobs,
+                            const ByteInputs& bytes, bool shared) {
+  pieces_.clear();
+  const auto cut = [&](ExpertPiece piece, std::size_t first, std::size_t rows) {
+    const std::size_t count = (rows + kPieceRows - 1) / kPieceRows;
+    for (std::size_t i = 0; i < count; ++i) {
+      piece.first = first + rows * i / count;
+      piece.rows = rows * (i + 1) / count - rows * i / count;
+      for (const Matrix& m : {piece.gate, piece.up, piece.down})
+        parts_run_[{m.type, int_format(m.type) ? Inputs::bytes : Inputs::floats,
+                    piece.rows <= kFewTokens}] += (m.rows + kPanelRows - 1) / kPanelRows;
+      pieces_.push_back(piece);
+    }
+  };
+  if (shared) cut({weights.shared_gate, weights.shared_up, weights.shared_down, true}, 0, rows_);
+  std::size_t i = 0;
+  for (const ExpertBlob& blob : blobs) {
+    const std::size_t from = i;
+    while (i < group_.size() && routed_[group_[i]].expert == blob.expert) ++i;
+    if (i == from) continue;
+    ExpertPiece piece{weights.gate.first, weights.up.first, weights.down.first};
+    piece.gate.data = blob.gate;
+    piece.up.data = blob.up;
+    piece.down.data = blob.down;
+    cut(piece, from, i - from);
+  }
+  pool_.run_near(pieces_.size(), [&](std::size_t number) {
+    run_piece(pieces_[number], bytes, pieces_[std::min(number + 1, pieces_.size() - 1)].gate.data);
+  });
+}
+
+// `after` is what the thread will probably read next.
+void CpuBackend::run_piece(const ExpertPiece& piece, const ByteInputs& bytes,
+                           const std::byte* after) {
+  struct Scratch {
+    Rows gate, up;
+    Pointers in, gates, ups, out;
+    std::vector<QuantizedRow> inputs[kBlockKinds], hidden;
+    QuantizedRows hidden_rows;
+  };
+  thread_local Scratch own;
+  const std::size_t rows = piece.rows;
+  own.gate.resize(rows, piece.gate.rows);
+  own.up.resize(rows, piece.up.rows);
+  own.in.resize(rows);
+  own.out.resize(rows);
+  point(own.gates, own.gate, rows);
+  point(own.ups, own.up, rows);
+  const auto row_of = [&](std::size_t i) {
+    return piece.shared ? piece.first + i : routed_[group_[piece.first + i]].row;
+  };
+  for (std::size_t i = 0; i < rows; ++i) {
+    own.in[i] = mixed_.row(row_of(i));
+    own.out[i] = piece.shared ? c_.row(piece.first + i) : expert_out_.row(group_[piece.first + i]);
+  }
+  ByteInputs inputs;
+  for (std::size_t kind = 0; kind < kBlockKinds; ++kind) {
+    if (!bytes.of[kind]) continue;
+    own.inputs[kind].resize(rows);
+    for (std::size_t i = 0; i < rows; ++i) own.inputs[kind][i] = bytes.of[kind][row_of(i)];
+    inputs.of[kind] = own.inputs[kind].data();
+  }
+  whole({piece.gate, own.in.data(), own.gates.data(), rows, inputs}, piece.up.data);
+  whole({piece.up, own.in.data(), own.ups.data(), rows, inputs}, piece.down.data);
+  const IntFormat* format = int_format(piece.down.type);
+  ByteInputs hidden;
+  if (format) {
+    own.hidden_rows.resize(rows, piece.down.cols, format->kind);
+    own.hidden.resize(rows);
+    hidden.of[static_cast<std::size_t>(format->kind)] = own.hidden.data();
+  }
+  for (std::size_t i = 0; i < rows; ++i) {
+    kernels_.silu_product(own.gates[i], own.ups[i], piece.gate.rows);
+    if (!format) continue;
+    own.hidden[i] = own.hidden_rows.row(i);
+    kernels_.quantize_row(own.gates[i], piece.down.cols, scale_width(format->kind), own.hidden[i]);
+  }
+  const bool streamed = routed_.size() * expert_out_.width * sizeof(float) >= kStreamedBytes;
+  whole({piece.down, own.gates.data(), own.out.data(), rows, hidden, streamed}, after);
 }
 
 }  // namespace strata::cpu

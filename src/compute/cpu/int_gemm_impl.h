@@ -326,14 +326,25 @@ static const TileTable& tiles_of(const IntFormat& format) {
   return exact_in_floats(format) ? tiles<integers16_exact>() : tiles<integers16>();
 }
 
+// `count` sums to where they belong; `streamed`: past the caches, where the way is not too crooked.
+STRATA_INLINE void put_sums(float* y, const float* sums, std::size_t count, bool streamed) {
+#if defined(STRATA_AVX2)
+  if (streamed && count % kLanes == 0 && reinterpret_cast<std::uintptr_t>(y) % 64 == 0) {
+    for (std::size_t i = 0; i < count; i += 8) _mm256_stream_ps(y + i, _mm256_load_ps(sums + i));
+    return;
+  }
+#endif
+  (void)streamed;
+  std::memcpy(y, sums, count * sizeof(float));
+}
+
 // Up to kPanelRows rows, unpacked block by block, with every token.
 static void int_panel(const IntFormat& format, const std::byte* matrix, std::size_t row_bytes,
                       std::size_t row_count, std::size_t width, const QuantizedRow* x,
-                      float* const* y, std::size_t tokens, const std::byte* next) {
+                      float* const* y, std::size_t tokens, const std::byte* next, bool streamed) {
   const TypeTraits& type = traits(format.type);
   const Fill fill = fill_of(format);
   const TileTable& tiles = tiles_of(format);
-  const std::size_t step = kBlock / type.block_values * type.block_bytes;
   struct alignas(64) Scratch {
     IntPanel panel;
     std::vector<float, HugeAllocator<float>>
@@ -351,16 +362,19 @@ static void int_panel(const IntFormat& format, const std::byte* matrix, std::siz
     const std::size_t offset = at / type.block_values * type.block_bytes;
     const std::size_t bytes = groups * 32 / type.block_values * type.block_bytes;
     for (std::size_t v = 0; v < vectors; ++v)
-      fill_panel(format, fill, rows + v * kLanes, offset, bytes, step, v, scratch->panel);
+      fill_panel(format, fill, rows + v * kLanes, offset, groups, bytes, v, scratch->panel);
     // As many tokens a tile as there is room for, in tiles of about one size.
     const std::size_t turns = (tokens + kIntTokens - 1) / kIntTokens;
     for (std::size_t turn = 0; turn < turns; ++turn) {
       const std::size_t t = tokens * turn / turns, count = tokens * (turn + 1) / turns - t;
       // The same block of the next panel, a little before each tile: all at once, the requests
-      // would keep those of the next fill waiting.
+      // would keep those of the next fill waiting. The second cache keeps it until then; from there
+      // the next block of this panel is asked for.
       const std::size_t from = row_count * bytes * turn / turns;
-      prefetch_later(next + row_count * offset + from,
-                     row_count * bytes * (turn + 1) / turns - from);
+      prefetch_run(next + row_count * offset + from, row_count * bytes * (turn + 1) / turns - from);
+      if (at + kBlock < width)
+        for (std::size_t r = row_count * turn / turns; r < row_count * (turn + 1) / turns; ++r)
+          prefetch_run(rows[r] + offset + bytes, bytes);
       for (std::size_t ahead = t + count; ahead < std::min(tokens, t + 2 * count); ++ahead)
         if (format.kind == BlockKind::group_words) {
           prefetch_run(reinterpret_cast<const std::byte*>(x[ahead].words + at), groups * 64);
@@ -378,7 +392,7 @@ static void int_panel(const IntFormat& format, const std::byte* matrix, std::siz
     }
   }
   for (std::size_t t = 0; t < tokens; ++t)
-    std::memcpy(y[t], scratch->sums.data() + t * kPanelRows, row_count * sizeof(float));
+    put_sums(y[t], scratch->sums.data() + t * kPanelRows, row_count, streamed);
 }
 
 static bool has_gemv([[maybe_unused]] const IntFormat& format) {
@@ -391,7 +405,7 @@ static bool has_gemv([[maybe_unused]] const IntFormat& format) {
 
 static void int_gemm(const IntFormat& format, const std::byte* matrix, std::size_t row_bytes,
                      std::size_t row_count, std::size_t width, const QuantizedRow* x,
-                     float* const* y, std::size_t tokens, [[maybe_unused]] const std::byte* after) {
+                     float* const* y, std::size_t tokens, const std::byte* after, bool streamed) {
 #if defined(STRATA_VBMI)
   if (const Gemv few = gemv_of(format); few && tokens <= kFewTokens)
     return few(matrix, row_bytes, row_count, width, x, y, tokens, after);
@@ -408,7 +422,10 @@ static void int_gemm(const IntFormat& format, const std::byte* matrix, std::size
     for (std::size_t turn = 0; turn < turns; ++turn) {
       const std::size_t t = tokens * turn / turns, count = tokens * (turn + 1) / turns - t;
       int_panel(format, matrix + row * row_bytes, row_bytes, std::min(kPanelRows, row_count - row),
-                width, x + t, out.data() + t, count, next);
+                width, x + t, out.data() + t, count, next, streamed);
     }
   }
+#if defined(STRATA_AVX2)
+  if (streamed) _mm_sfence();
+#endif
 }

@@ -513,7 +513,7 @@ static bool has_gemv(const IntFormat&) {
 
 static void int_gemm(const IntFormat& format, const std::byte* matrix, std::size_t row_bytes,
                      std::size_t row_count, std::size_t width, const QuantizedRow* x,
-                     float* const* y, std::size_t tokens, const std::byte* after) {
+                     float* const* y, std::size_t tokens, const std::byte* after, bool) {
   const IntProduct p(format, row_bytes, width, x);
   const auto run = [&](auto sums) {
     neon_product<decltype(sums)>(p, matrix, row_count, y, tokens, after);

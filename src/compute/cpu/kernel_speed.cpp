@@ -101,7 +101,7 @@ class Measurement {
       const std::byte* matrix = matrix_.data() + (first + row) * row_bytes_;
       const std::size_t count = std::min(at_once, rows - row);
       kernels_.int_gemm(format, matrix, row_bytes_, count, kWidth, views_.data(), y.data(), tokens,
-                        matrix + count * row_bytes_);
+                        matrix + count * row_bytes_, false);
     }
   }
 

@@ -70,9 +70,11 @@ struct Kernels {
   void (*silu_product)(float* gate, const float* up, std::size_t n);  // gate = silu(gate) * up
   void (*sigmoid_product)(float* y, const float* z, std::size_t n);   // y = y * sigmoid(z)
   void (*add_scaled)(float* y, const float* x, float scale, std::size_t n);  // y = fma(x, scale, y)
-  // out[d] = (1 / streams) sum over s of sigmoid(gate[s][d]) normed[s][d]
-  void (*mix_streams)(const float* gate, const float* normed, std::size_t streams,
-                      std::size_t hidden, float* out);
+  // out[d] = (1 / streams) sum over s of sigmoid(gate[s][d]) normed[s][d], d < count; the streams
+  // lie gate_stride and normed_stride apart.
+  void (*mix_streams)(const float* gate, std::size_t gate_stride, const float* normed,
+                      std::size_t normed_stride, std::size_t streams, std::size_t count,
+                      float* out);
   // out[c] = silu(sum over k of taps[c * kernel + k] * rows[k][c]), oldest row first
   void (*convolve)(const float* taps, std::size_t kernel, const float* const* rows,
                    std::size_t channels, float* out);
@@ -103,10 +105,10 @@ struct Kernels {
   // Activations to 16 bits with a scale for each 32.
   void (*quantize_words)(const float* x, std::size_t n, const QuantizedRow& into);
   // y[t][r] = row r . x[t] for rows of a block format that lie `row_bytes` apart; `width` values
-  // a row.
+  // a row. `streamed`: y is more than the caches hold, and read later.
   void (*int_gemm)(const IntFormat& format, const std::byte* matrix, std::size_t row_bytes,
                    std::size_t row_count, std::size_t width, const QuantizedRow* x, float* const* y,
-                   std::size_t tokens, const std::byte* after);
+                   std::size_t tokens, const std::byte* after, bool streamed);
   // For probes: reads `bytes` (a multiple of 4096) as that many streams side by side; and
   // `iterations` of kInt8LoopProducts products of bytes in registers. The results mean nothing.
   std::uint64_t (*read_streams)(const std::byte* data, std::size_t bytes, std::size_t streams);

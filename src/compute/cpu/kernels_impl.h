@@ -470,13 +470,13 @@ static void add_scaled(float* y, const float* x, float scale, std::size_t n) {
   });
 }
 
-static void mix_streams(const float* gate, const float* normed, std::size_t streams,
-                        std::size_t hidden, float* out) {
-  for_runs(hidden, [&](std::size_t d, std::size_t count) {
+static void mix_streams(const float* gate, std::size_t gate_stride, const float* normed,
+                        std::size_t normed_stride, std::size_t streams, std::size_t n, float* out) {
+  for_runs(n, [&](std::size_t d, std::size_t count) {
     Lanes sum = all(0.0f);
     for (std::size_t s = 0; s < streams; ++s) {
-      const Lanes open = sigmoid_lanes(load_run(gate + s * hidden + d, count));
-      sum = fma_lanes(open, load_run(normed + s * hidden + d, count), sum);
+      const Lanes open = sigmoid_lanes(load_run(gate + s * gate_stride + d, count));
+      sum = fma_lanes(open, load_run(normed + s * normed_stride + d, count), sum);
     }
     store_run(out + d, sum / all(static_cast<float>(streams)), count);
   });

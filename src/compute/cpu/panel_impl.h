@@ -24,8 +24,10 @@ struct IntPanel {
   Lanes group_d[8][kVectors], group_m[8][kVectors];
 };
 
-// A whole block (256 values) of each of 16 rows into vector v of the panel: everything but `start`.
-using Fill = void (*)(const std::byte* const* rows, std::size_t v, IntPanel& panel);
+// A block (256 values, or `groups` times 32 of a multiple of fill_groups()) of each of 16 rows into
+// vector v of the panel: everything but `start`.
+using Fill = void (*)(const std::byte* const* rows, std::size_t groups, std::size_t v,
+                      IntPanel& panel);
 
 // A few bytes in each lane, as bytes.
 STRATA_INLINE IntLanes bytes_minus(const IntLanes& bytes, std::int32_t zero) {
@@ -96,7 +98,7 @@ STRATA_INLINE void fill_k4_scales(const IntLanes* head, std::size_t v, IntPanel&
 
 // Q4_K and, with a fifth bit, Q5_K.
 template <class Block>
-static void fill_k4(const std::byte* const* rows, std::size_t v, IntPanel& panel) {
+static void fill_k4(const std::byte* const* rows, std::size_t, std::size_t v, IntPanel& panel) {
   constexpr bool fifth = std::is_same_v<Block, q::BlockQ5_K>;
   IntLanes head[4];
   column_heads(rows, 0, head);
@@ -121,7 +123,7 @@ static void fill_k4(const std::byte* const* rows, std::size_t v, IntPanel& panel
     }
 }
 
-static void fill_q6_k(const std::byte* const* rows, std::size_t v, IntPanel& panel) {
+static void fill_q6_k(const std::byte* const* rows, std::size_t, std::size_t v, IntPanel& panel) {
   alignas(64) IntLanes low[32], high[16];
   column_dwords(rows, 0, low);
   column_dwords(rows, 64, low + 16);
@@ -165,7 +167,7 @@ STRATA_INLINE IntLanes iq4_lanes(const IntLanes& nibbles) {
 #endif
 }
 
-static void fill_iq4_xs(const std::byte* const* rows, std::size_t v, IntPanel& panel) {
+static void fill_iq4_xs(const std::byte* const* rows, std::size_t, std::size_t v, IntPanel& panel) {
   IntLanes head[4];
   column_heads(rows, 0, head);
   panel.d[v] = half_lanes(head[0] & 0xffff);
@@ -207,7 +209,7 @@ STRATA_INLINE IntLanes negated(const Zmm& bytes, __mmask64 minus) {
   return (IntLanes)_mm512_mask_sub_epi8(bytes, minus, _mm512_setzero_si512(), bytes);
 }
 
-static void fill_iq2_xs(const std::byte* const* rows, std::size_t v, IntPanel& panel) {
+static void fill_iq2_xs(const std::byte* const* rows, std::size_t, std::size_t v, IntPanel& panel) {
   static const LevelPlanes<512> levels(q::iq2xs_grid);
   alignas(64) static constexpr auto pick = [](std::size_t first) {
     Permutation p{};  // byte 2 e + first of the four words of two columns
@@ -248,7 +250,7 @@ static void fill_iq2_xs(const std::byte* const* rows, std::size_t v, IntPanel& p
   panel.d[v] = row_halves(rows, 0) * all(0.125f);
 }
 
-static void fill_iq3_s(const std::byte* const* rows, std::size_t v, IntPanel& panel) {
+static void fill_iq3_s(const std::byte* const* rows, std::size_t, std::size_t v, IntPanel& panel) {
   static const GemvIQ3_S::Nibbles nibbles;
   alignas(64) IntLanes stored[kLanes], tail[kLanes];
   column_dwords(rows, 2, stored);
@@ -279,12 +281,14 @@ static void fill_iq3_s(const std::byte* const* rows, std::size_t v, IntPanel& pa
 
 // --- formats with float scales ------------------------------------------------------------------
 
-// The codes of groups of Stride bytes whose last 16 hold nibbles: dword i of group g at 4 g + i.
+// The codes of four or eight groups of Stride bytes whose last 16 hold nibbles: dword i of group g
+// at 4 g + i.
 template <std::size_t Stride>
-STRATA_INLINE void nibble_columns(const std::byte* const* rows, IntLanes* columns) {
+STRATA_INLINE void nibble_columns(const std::byte* const* rows, std::size_t groups,
+                                  IntLanes* columns) {
 #if defined(STRATA_VBMI)
   constexpr std::size_t span = 4 * Stride;
-  for (std::size_t half = 0; half < 2; ++half) {
+  for (std::size_t half = 0; half < groups / 4; ++half) {
     Zmm r[kLanes];
     for (std::size_t i = 0; i < kLanes; ++i)
       r[i] = pick_bytes<span>(rows[i], NibbleGroups<Stride, Stride - 16>::codes, half * span);
@@ -296,27 +300,29 @@ STRATA_INLINE void nibble_columns(const std::byte* const* rows, IntLanes* column
   const std::byte* sources[kLanes];
   for (std::size_t r = 0; r < kLanes; ++r) {
     sources[r] = codes[r];
-    for (std::size_t g = 0; g < 8; ++g)
+    for (std::size_t g = 0; g < groups; ++g)
       std::memcpy(codes[r] + 16 * g, rows[r] + Stride * (g + 1) - 16, 16);
   }
   column_dwords(sources, 0, columns);
-  column_dwords(sources, 64, columns + 16);
+  if (groups > 4) column_dwords(sources, 64, columns + 16);
 #endif
 }
 
-// What stands before the nibbles of a group, eight groups of sixteen rows: words[field] of 16 bits.
+// What stands before the nibbles of a group, four or eight groups of sixteen rows: words[field] of
+// 16 bits.
 template <std::size_t Stride>
 struct GroupHeads {
   static constexpr std::size_t fields = (Stride - 16) / 2;
   alignas(64) std::uint16_t words[fields][kLanes][8];
 
-  STRATA_INLINE void load(const std::byte* const* rows, GroupHeads& heads) {
+  STRATA_INLINE void load(const std::byte* const* rows, std::size_t groups, GroupHeads& heads) {
     for (std::size_t r = 0; r < kLanes; ++r) {
 #if defined(STRATA_VBMI)
       using Groups = NibbleGroups<Stride, Stride - 16>;
       Zmm half[2];
       for (std::size_t i = 0; i < 2; ++i)
-        half[i] = pick_bytes<Groups::span>(rows[r], Groups::head, i * Groups::span);
+        half[i] =
+            pick_bytes<Groups::span>(rows[r], Groups::head, groups > 4 ? i * Groups::span : 0);
       const auto put = [&](std::size_t field, const __m128i& eight) {
         _mm_store_si128(reinterpret_cast<__m128i*>(heads.words[field][r]), eight);
       };
@@ -327,7 +333,7 @@ struct GroupHeads {
 #else
       for (std::size_t g = 0; g < 8; ++g)
         for (std::size_t f = 0; f < fields; ++f)
-          std::memcpy(&heads.words[f][r][g], rows[r] + Stride * g + 2 * f, 2);
+          std::memcpy(&heads.words[f][r][g], rows[r] + Stride * (g % groups) + 2 * f, 2);
 #endif
     }
   }
@@ -375,12 +381,13 @@ STRATA_INLINE IntLanes with_fifth(const IntLanes& codes, const IntLanes& bits, i
 
 // Q4_0, Q4_1, Q5_0, Q5_1, and IQ4_NL with its table.
 template <std::size_t Stride, bool Minima, bool Fifth, std::int32_t Zero, bool Table = false>
-static void fill_nibbles(const std::byte* const* rows, std::size_t v, IntPanel& panel) {
+static void fill_nibbles(const std::byte* const* rows, std::size_t groups, std::size_t v,
+                         IntPanel& panel) {
   using Heads = GroupHeads<Stride>;
   Heads heads;
-  Heads::load(rows, heads);
+  Heads::load(rows, groups, heads);
   alignas(64) IntLanes stored[32];
-  nibble_columns<Stride>(rows, stored);
+  nibble_columns<Stride>(rows, groups, stored);
   Lanes floats[8];
   Heads::halves(heads, 0, floats);
   for (std::size_t g = 0; g < 8; ++g) panel.group_d[g][v] = floats[g];
@@ -390,7 +397,7 @@ static void fill_nibbles(const std::byte* const* rows, std::size_t v, IntPanel& 
   }
   IntLanes fifth[8];
   if constexpr (Fifth) Heads::dwords(heads, Minima ? 2 : 1, fifth);
-  for (std::size_t g = 0; g < 8; ++g)
+  for (std::size_t g = 0; g < groups; ++g)
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       const std::size_t place = 8 * g + static_cast<std::size_t>(i);
@@ -409,8 +416,9 @@ static void fill_nibbles(const std::byte* const* rows, std::size_t v, IntPanel& 
     }
 }
 
-static void fill_q8_0(const std::byte* const* rows, std::size_t v, IntPanel& panel) {
-  for (std::size_t g = 0; g < 8; g += 2) {
+static void fill_q8_0(const std::byte* const* rows, std::size_t groups, std::size_t v,
+                      IntPanel& panel) {
+  for (std::size_t g = 0; g < groups; g += 2) {
     alignas(64) IntLanes columns[kLanes];
     Lanes scales[2];
     q8_0_dwords(rows, g * sizeof(q::BlockQ8_0), 2, columns, scales);
@@ -420,7 +428,7 @@ static void fill_q8_0(const std::byte* const* rows, std::size_t v, IntPanel& pan
 }
 
 #if defined(STRATA_VBMI)
-static void fill_q2_0(const std::byte* const* rows, std::size_t v, IntPanel& panel) {
+static void fill_q2_0(const std::byte* const* rows, std::size_t, std::size_t v, IntPanel& panel) {
   alignas(64) static constexpr Permutation codes =
       pick_index<72>([](std::size_t i) { return 18 * (i / 16) + 2 + i % 16; });
   alignas(64) static constexpr Permutation halves =
@@ -450,7 +458,8 @@ static void fill_q2_0(const std::byte* const* rows, std::size_t v, IntPanel& pan
 
 // Unpacked row by row, then turned.
 template <TensorType Type>
-static void fill_unpacked(const std::byte* const* rows, std::size_t v, IntPanel& panel) {
+static void fill_unpacked(const std::byte* const* rows, std::size_t, std::size_t v,
+                          IntPanel& panel) {
   const IntFormat& format = *int_format(Type);
   alignas(64) IntBlock blocks[kLanes];
   const Unpack unpack = unpack_of(Type);
@@ -491,8 +500,9 @@ static void fill_unpacked(const std::byte* const* rows, std::size_t v, IntPanel&
 }
 
 // Q8_0 for inputs of 16 bits.
-static void fill_words(const std::byte* const* rows, std::size_t v, IntPanel& panel) {
-  for (std::size_t g = 0; g < 8; g += 2) {
+static void fill_words(const std::byte* const* rows, std::size_t groups, std::size_t v,
+                       IntPanel& panel) {
+  for (std::size_t g = 0; g < groups; g += 2) {
     alignas(64) IntLanes columns[kLanes];
     Lanes scales[2];
     q8_0_dwords(rows, g * sizeof(q::BlockQ8_0), 2, columns, scales);
@@ -503,6 +513,23 @@ static void fill_words(const std::byte* const* rows, std::size_t v, IntPanel& pa
       pairs[kVectors] = (((c << 8) >> 24) & 0xffff) | ((c >> 24) << 16);
     }
     for (std::size_t b = 0; b < 2; ++b) panel.group_d[g + b][v] = scales[b] * all(0x1p24f);
+  }
+}
+
+// Groups of a block's beginning that a fill can do alone, without reading behind them.
+static std::size_t fill_groups(const IntFormat& format) {
+  using enum TensorType;
+  switch (format.type) {
+    case Q8_0:
+      return 2;
+    case Q4_0:
+    case Q4_1:
+    case Q5_0:
+    case Q5_1:
+    case IQ4_NL:
+      return 4;
+    default:
+      return 8;
   }
 }
 
@@ -565,31 +592,34 @@ static Fill fill_of(const IntFormat& format) {
 }
 
 // -128 times the sums of each group, from which products with inputs plus 128 begin.
-STRATA_INLINE void fill_starts(const IntFormat& format, std::size_t v, IntPanel& panel) {
+STRATA_INLINE void fill_starts(const IntFormat& format, std::size_t groups, std::size_t v,
+                               IntPanel& panel) {
   const std::size_t step = format.group / 4;
   alignas(4) static constexpr std::uint8_t middle[4] = {128, 128, 128, 128};
-  for (std::size_t g = 0; g < kBlock / format.group; ++g) {
+  for (std::size_t g = 0; g < groups * 32 / format.group; ++g) {
     IntLanes sum = all_int(0);
     for (std::size_t i = 0; i < step; ++i) sum = dot4(sum, middle, panel.codes[g * step + i][v]);
     panel.start[g][v] = -sum;
   }
 }
 
-// A block at byte `offset` of 16 rows. At a row's end it may have fewer bytes than a whole one:
-// then zeros stand in for the rest.
+// A block of `groups` times 32 values at byte `offset` of 16 rows. Where a fill cannot do so few,
+// zeros stand in for the rest.
 STRATA_INLINE void fill_panel(const IntFormat& format, Fill fill, const std::byte* const* rows,
-                              std::size_t offset, std::size_t bytes, std::size_t block_bytes,
+                              std::size_t offset, std::size_t groups, std::size_t bytes,
                               std::size_t v, IntPanel& panel) {
   constexpr std::size_t most = 8 * sizeof(q::BlockQ8_0);  // of formats that have short blocks
   alignas(64) std::byte copies[kLanes][most];
   const std::byte* blocks[kLanes];
+  const std::size_t least = fill_groups(format), whole = (groups + least - 1) / least * least;
   for (std::size_t r = 0; r < kLanes; ++r) {
     blocks[r] = rows[r] + offset;
-    if (bytes == block_bytes) continue;
+    if (whole == groups) continue;
     std::memcpy(copies[r], blocks[r], bytes);
     std::memset(copies[r] + bytes, 0, most - bytes);
     blocks[r] = copies[r];
   }
-  fill(blocks, v, panel);
-  if (format.kind != BlockKind::group_words && !format.minima) fill_starts(format, v, panel);
+  fill(blocks, whole, v, panel);
+  if (format.kind != BlockKind::group_words && !format.minima)
+    fill_starts(format, groups, v, panel);
 }
