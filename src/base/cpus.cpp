@@ -81,14 +81,12 @@ std::vector<std::uint32_t> affinity() {
 #if defined(__linux__)
   // The kernel refuses a mask smaller than its own, so the mask grows until it fits.
   for (int cpus = 1024; cpus <= (1 << 20) && all.empty(); cpus *= 2) {
-    cpu_set_t* mask = CPU_ALLOC(cpus);
-    if (mask == nullptr) break;
     const std::size_t size = CPU_ALLOC_SIZE(cpus);
-    if (::sched_getaffinity(0, size, mask) == 0) {
+    std::vector<cpu_set_t> mask(size / sizeof(cpu_set_t) + 1);
+    if (::sched_getaffinity(0, size, mask.data()) == 0) {
       for (int cpu = 0; cpu < cpus; ++cpu)
-        if (CPU_ISSET_S(cpu, size, mask)) all.push_back(static_cast<std::uint32_t>(cpu));
+        if (CPU_ISSET_S(cpu, size, mask.data())) all.push_back(static_cast<std::uint32_t>(cpu));
     }
-    CPU_FREE(mask);
   }
 #endif
   const std::uint32_t least = all.empty() ? std::max(1u, std::thread::hardware_concurrency()) : 0;

@@ -98,8 +98,8 @@ Result<SavedSequence> Forward::save(Sequence& sequence) {
     saved.tokens = sequence.history_;
     saved.pages = sequence.state_->pages();
     const Bytes state = sequence.state_->save();
-    auto bytes = std::make_shared<Bytes>(sequence.residuals_.size() * sizeof(float));
-    std::memcpy(bytes->data(), sequence.residuals_.data(), bytes->size());
+    const auto residuals = std::as_bytes(std::span(sequence.residuals_));
+    auto bytes = std::make_shared<Bytes>(residuals.begin(), residuals.end());
     bytes->insert(bytes->end(), state.begin(), state.end());
     saved.state = std::move(bytes);
     return saved;

@@ -28,7 +28,8 @@ TEST(Fused, IsTheLibrarysFma) {
     const float a = i % 3 == 0 ? any() : near_one(), b = i % 3 == 1 ? near_one() : few_bits();
     float c = i % 3 == 2 ? near_one() : any();
     if (i % 7 == 0) c = -a * b;  // leaves the product's error
-    if (i % 7 == 1) c = std::ldexp(near_one(), std::ilogb(a * b) - 24);  // half of a last place
+    if (i % 7 == 1 && std::isnormal(a * b))
+      c = std::ldexp(near_one(), std::ilogb(a * b) - 24);  // half of a last place
     const float expected = std::fma(a, b, c), got = fused(a, b, c);
     ASSERT_TRUE(same(expected, got))
         << std::hexfloat << a << " * " << b << " + " << c << ": " << expected << ", not " << got;
