@@ -13,6 +13,7 @@
 
 #include "base/checked.h"
 #include "base/descriptor.h"
+#include "base/errno_text.h"
 #include "base/lost_pages.h"
 
 namespace strata {
@@ -20,10 +21,6 @@ namespace {
 
 // One call moves at most this much: the kernel's own limit is just below 2 GiB.
 constexpr std::size_t kMaxTransfer = std::size_t{1} << 30;
-
-std::string errno_text(int number) {
-  return std::generic_category().message(number);
-}
 
 tl::unexpected<Error> errno_failure(std::string_view verb, const std::string& path, int number) {
   const bool absent = number == ENOENT || number == ENOTDIR;

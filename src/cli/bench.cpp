@@ -19,6 +19,7 @@
 #include "compute/cpu/kernel_speed.h"
 #include "compute/cpu/probe.h"
 #include "engine/benchmark.h"
+#include "model/open_network.h"
 #include "terminal/progress.h"
 #include "tokenizer/tokenizer.h"
 
@@ -205,25 +206,21 @@ Result<int> run_kernel_speed(const BenchArguments& arguments) {
   return 0;
 }
 
-// Of an engine that would run the same.
-EngineOptions engine_options(const BenchmarkOptions& benchmark) {
-  EngineOptions options;
-  options.model_path = benchmark.model_path;
-  options.threads = benchmark.threads;
-  if (benchmark.chunk > 0) options.prompt_chunk = benchmark.chunk;
-  options.ngram_table = benchmark.ngram_table;
-  options.residence = benchmark.residence;
-  options.expert_ram = benchmark.expert_ram;
-  options.kv_type = benchmark.kv_type;
-  options.cache.ram_bytes = 0;
-  options.parallel = 1;
-  return options;
+// What would lie where, if what is to be measured can be.
+Result<int> print_bench_plan(const BenchArguments& arguments) {
+  STRATA_ASSIGN(const Network mapped,
+                open_mapped_network(real_files(), arguments.benchmark.model_path));
+  STRATA_TRY(check_context(tests_of(arguments), mapped.params));
+  return print_plan(engine_options(arguments.benchmark), arguments.json);
 }
 
 Result<int> run_bench(BenchArguments& arguments) {
   if (arguments.kernel_speed) return run_kernel_speed(arguments);
+  const BenchmarkOptions& chosen = arguments.benchmark;
+  if (const Status fit = check_choices(chosen.residence, chosen.expert_ram); !fit)
+    return usage_error(fit.error().message);
   STRATA_ASSIGN(arguments.benchmark.model_path, model_or_default(arguments.benchmark.model_path));
-  if (arguments.plan.plan) return print_plan(engine_options(arguments.benchmark), arguments.json);
+  if (arguments.plan.plan) return print_bench_plan(arguments);
   const std::vector<BenchTest> tests = tests_of(arguments);
   terminal::Progress progress(arguments.progress && !arguments.json, "reading the weights",
                               terminal::Unit::bytes);
@@ -256,24 +253,37 @@ Result<int> run_bench(BenchArguments& arguments) {
   return 0;
 }
 
-// A list of whole numbers, "512,2048".
-CLI::Option* add_list(CLI::App& command, const std::string& flags,
-                      std::vector<std::uint32_t>& values, const std::string& text) {
-  return command.add_option(flags, values, text)->delimiter(',')->allow_extra_args(false);
+// A list of whole numbers, "512,2048". Nothing between two commas is no number.
+void add_list(CLI::App& command, const std::string& flags, std::vector<std::uint32_t>& values,
+              const Check& check, const std::string& text) {
+  command
+      .add_option_function<std::string>(
+          flags,
+          [flags, check, &values](const std::string& list) {
+            values.clear();
+            for (std::size_t at = 0; at <= list.size();) {
+              const std::size_t comma = std::min(list.find(',', at), list.size());
+              const std::string one = list.substr(at, comma - at);
+              if (const std::string wrong = check(one); !wrong.empty())
+                throw CLI::ValidationError(flags.substr(flags.find("--")), wrong);
+              values.push_back(static_cast<std::uint32_t>(std::stoul(one)));
+              at = comma + 1;
+            }
+          },
+          text)
+      ->type_name("N,...");
 }
 
 void add_options(CLI::App& command, BenchArguments& a) {
   add_model_option(command, a.benchmark.model_path);
-  add_list(command, "-p,--prompt", a.prompts,
-           "Prompt lengths in tokens, as 512,2048; 0 for none (default 512)")
-      ->check(CLI::Validator(whole_number_between(0, 1 << 20), ""));
+  add_list(command, "-p,--prompt", a.prompts, whole_number_between(0, 1 << 20),
+           "Prompt lengths in tokens, as 512,2048; 0 for none (default 512)");
   command.add_option("-n,--generate", a.generate, "Tokens to decode, 0 for none (default 64)")
       ->check(CLI::Validator(whole_number_between(0, 1 << 20), ""));
-  add_list(command, "-d,--depth", a.depths,
-           "Tokens in the context before decoding, as 0,4096 (default 0)")
-      ->check(CLI::Validator(whole_number_between(0, 1 << 20), ""));
-  add_list(command, "-b,--batch", a.batches, "Sequences that decode together, as 1,8 (default 1)")
-      ->check(CLI::Validator(whole_number_between(1, kMostBatch), ""));
+  add_list(command, "-d,--depth", a.depths, whole_number_between(0, 1 << 20),
+           "Tokens in the context before decoding, as 0,4096 (default 0)");
+  add_list(command, "-b,--batch", a.batches, whole_number_between(1, kMostBatch),
+           "Sequences that decode together, as 1,8 (default 1)");
   command.add_option("-r,--repetitions", a.repetitions, "Counted runs of a test (default 5)")
       ->check(CLI::Validator(whole_number_between(1, 100), ""));
   command.add_option("--threads", a.benchmark.threads, "Threads (default: usable CPUs)")

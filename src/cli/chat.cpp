@@ -12,6 +12,7 @@
 
 #include "cli/chat_session.h"
 #include "cli/command.h"
+#include "cli/engine_options.h"
 #include "terminal/text.h"
 
 namespace strata {
@@ -178,6 +179,9 @@ class Chat {
 
 Result<int> run_chat(ChatArguments& arguments) {
   arguments.talk.progress = arguments.talk.progress && !arguments.talk.json;
+  const EngineOptions& chosen = arguments.talk.engine;
+  if (const Status fit = check_choices(chosen.residence, chosen.expert_ram); !fit)
+    return usage_error(fit.error().message);
   STRATA_ASSIGN(const auto talk, Talk::open(arguments.talk));
   Chat chat(*talk, arguments);
   STRATA_TRY(chat.begin(arguments.keep_history));

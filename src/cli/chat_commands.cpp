@@ -128,7 +128,7 @@ Status set(ChatSession& session, const std::string& argument) {
 }
 
 Status effort(ChatSession& session, const std::string& argument) {
-  STRATA_TRY(need(argument, "a word: none, low, medium or high"));
+  STRATA_TRY(need(argument, "a word: none, low, medium, high, xhigh or max"));
   return session.talk.set("reasoning_effort", json::value(argument));
 }
 

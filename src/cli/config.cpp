@@ -11,8 +11,10 @@
 
 #include "base/json.h"
 #include "base/nearest.h"
+#include "base/sizes.h"
 #include "cli/checks.h"
 #include "cli/data_folder.h"
+#include "cli/engine_options.h"
 #include "compute/kv_type.h"
 #include "ple/open_table.h"
 #include "server/thinking_budget.h"
@@ -40,12 +42,16 @@ constexpr std::array kKeys = {
     ConfigKey{"threads", Type::number, "0 for one per usable CPU", 0, kMostThreads},
     ConfigKey{"parallel", Type::number, "Answers made at the same time, 64 with a model", 1, 4096},
     ConfigKey{"weights", Type::text,
-              "Where they lie: ram, map (the mapped file), or auto: in memory if there is room"},
+              "Where they lie: ram, map (the mapped file), or auto: in memory if there is room", 0,
+              0, false, "auto,ram,map"},
     ConfigKey{"kv_type", Type::text,
-              "How keys and values are kept: f32, f16, int8, q4_0 or k8v4 (smaller, less exact)"},
-    ConfigKey{"expert_ram", Type::text,
-              "Memory for experts: all, a size as 12G or a part as 25%; the others are read", 0,
-              INT64_MAX},
+              "How keys and values are kept: f32, f16, int8, q4_0 or k8v4 (smaller, less exact)", 0,
+              0, false, "f32,f16,int8,q4_0,k8v4"},
+    ConfigKey{
+        "expert_ram", Type::text,
+        "Memory for experts: all, a size as 12G (MiB without a unit) or a part as 25%; the others "
+        "are read",
+        0, INT64_MAX},
     ConfigKey{
         "expert_profile", Type::text,
         "File that remembers the most used experts, off, or auto: in the user's cache folder"},
@@ -53,7 +59,8 @@ constexpr std::array kKeys = {
               "Read also what the next layer will probably need, where that pays"},
     ConfigKey{"mlock", Type::flag, "Keep weights from being swapped out"},
     ConfigKey{"ngram_table", Type::text,
-              "How the n-gram table is read: auto, direct, threads, mmap or resident"},
+              "How the n-gram table is read: auto, direct, threads, mmap or resident", 0, 0, false,
+              "auto,direct,threads,mmap,resident"},
     ConfigKey{"ngram_cache", Type::number, "MiB for rows of the table that were read", 0,
               static_cast<std::int64_t>(kMaxTableCache >> 20)},
     ConfigKey{"ngram_depth", Type::number, "Reads of the table under way at the same time", 1,
@@ -61,7 +68,8 @@ constexpr std::array kKeys = {
     ConfigKey{"ngram_keep_alive", Type::number,
               "Milliseconds after which a silent disk is kept awake, 0 for never", 0, 3'600'000},
     ConfigKey{"drafts", Type::text, "Tokens guessed each round: auto, off, or 1 to 15", 0, 15},
-    ConfigKey{"draft_source", Type::text, "Where guesses come from: mtp, lookup or both"},
+    ConfigKey{"draft_source", Type::text, "Where guesses come from: mtp, lookup or both", 0, 0,
+              false, "mtp,lookup,both"},
     ConfigKey{"draft_vocabulary", Type::path,
               "File of 32-bit ids that the draft block may guess; empty: the usual ones"},
     ConfigKey{"cache_ram", Type::text,
@@ -70,7 +78,8 @@ constexpr std::array kKeys = {
     ConfigKey{"cache_dir", Type::path, "Folder where they survive a restart; empty: nowhere"},
     ConfigKey{"cache_disk", Type::text, "Most that they take there, as 16G", 0, INT64_MAX},
     ConfigKey{"trace", Type::path, "Write what every round of the engine did, as JSON lines"},
-    ConfigKey{"engine", Type::text, "process: a child that is restarted when it dies; or inside"},
+    ConfigKey{"engine", Type::text, "process: a child that is restarted when it dies; or inside", 0,
+              0, false, "process,inside"},
     ConfigKey{"engine_silence_s", Type::number,
               "Seconds without a sign of life until the engine is killed", 1, 86'400},
     ConfigKey{"idle_unload_s", Type::number,
@@ -95,7 +104,8 @@ constexpr std::array kKeys = {
     ConfigKey{"reasoning_close_retry", Type::flag,
               "Close thinking that the model leaves without an answer, and let it go on"},
     ConfigKey{"loop_guard", Type::text,
-              "Text in circles: off, stop (ends the answer), recover (first ends the thinking)"},
+              "Text in circles: off, stop (ends the answer), recover (first ends the thinking)", 0,
+              0, false, "off,stop,recover"},
     ConfigKey{"tool_call_recovery", Type::flag,
               "Calls of declared tools count in other shapes than the family's, too"},
     ConfigKey{"repeat_stop_tokens", Type::number,
@@ -123,7 +133,8 @@ constexpr std::array kKeys = {
     ConfigKey{"no_web_app", Type::flag, "Serve no web app at /"},
     ConfigKey{"body_mib", Type::number, "Largest body of a request", 1, 4096},
     ConfigKey{"connections", Type::number, "Connections open at once", 1, 100'000},
-    ConfigKey{"log_level", Type::text, "trace, debug, info, warning, error or off"},
+    ConfigKey{"log_level", Type::text, "trace, debug, info, warning, error or off", 0, 0, false,
+              "trace,debug,info,warning,error,off"},
 };
 
 json::value built_in(std::string_view name) {
@@ -225,6 +236,26 @@ tl::unexpected<Error> unknown_key(std::string_view name, const std::string& file
                    : std::string("; 'strata config' lists what there is"));
 }
 
+// Of a text key: whether what reads it later takes it.
+Status check_text(const ConfigKey& key, std::string_view text) {
+  if (key.name == "expert_ram") STRATA_TRY(expert_ram_from(text));
+  if (key.name == "cache_disk") STRATA_TRY(parse_size(text));
+  CacheOptions cache;
+  if (key.name == "cache_ram") STRATA_TRY(set_cache_ram(cache, text));
+  DraftOptions drafts;
+  if (key.name == "drafts") STRATA_TRY(set_drafts(drafts, text));
+  if (key.choices.empty()) return {};
+  const std::string choices = fmt::format(",{},", key.choices);
+  if (text.find(',') == text.npos && choices.find(fmt::format(",{},", text)) != choices.npos)
+    return {};
+  std::string words(key.choices);
+  const std::size_t last = words.rfind(',');
+  words.replace(last, 1, " or ");
+  for (std::size_t at = 0; (at = words.find(',', at)) != words.npos; at += 2)
+    words.insert(at + 1, 1, ' ');
+  return fail(ErrorCode::invalid_argument, "'{}' is not known; it must be {}", text, words);
+}
+
 // One place's value, checked; `place` is "--port", "STRATA_PORT" or "'port' in 'x.json'".
 Result<json::value> checked(const ConfigKey& key, json::value value, const std::string& place) {
   const auto wrong = [&](std::string_view what) {
@@ -237,8 +268,12 @@ Result<json::value> checked(const ConfigKey& key, json::value value, const std::
       json::error_code error;
       const auto number = value.is_number() ? value.to_number<std::int64_t>(error) : -1;
       if (key.most > 0 && value.is_number() && !error && number >= key.least && number <= key.most)
-        return json::value(std::to_string(number));
-      if (value.is_string()) return value;
+        value = json::value(std::to_string(number));
+      if (value.is_string()) {
+        if (const Status known = check_text(key, value.get_string()); !known)
+          return fail(ErrorCode::invalid_argument, "{}: {}", place, known.error().message);
+        return value;
+      }
       if (key.most == 0) return wrong("a string");
       return wrong(fmt::format("a string or a whole number from {} to {}", key.least, key.most));
     }
@@ -330,7 +365,7 @@ std::string flag_name(const ConfigKey& key) {
 }
 
 // As the help calls a key's value.
-const char* type_name(const ConfigKey& key) {
+std::string type_name(const ConfigKey& key) {
   const bool folder = key.name == "cache_dir" || key.name == "slot_save_path";
   switch (key.type) {
     case Type::path:
@@ -342,6 +377,8 @@ const char* type_name(const ConfigKey& key) {
     case Type::object:
       return "JSON";
     case Type::text:
+      if (!key.choices.empty()) return fmt::format("TEXT:{{{}}}", key.choices);
+      break;
     case Type::flag:
       break;
   }

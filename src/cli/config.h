@@ -34,6 +34,8 @@ struct ConfigKey {
   // Of numbers; of texts that may be numbers, too.
   std::int64_t least = 0, most = 0;
   bool secret = false;  // its value is not printed
+  // Of texts: all words that may stand here, as "auto,ram,map"; empty: others may, too.
+  std::string_view choices = {};
 };
 
 std::span<const ConfigKey> config_keys();

@@ -75,14 +75,12 @@ void add_weights_option(CLI::App& command, Residence& residence) {
 }
 
 void add_kv_option(CLI::App& command, KvType& type) {
-  add_text(
-      command, "--kv-type",
-      [&type](const std::string& text) -> Status {
-        STRATA_ASSIGN(type, kv_type_named(text));
-        return {};
-      },
-      fmt::format("How keys and values are kept: f32, f16, int8, q4_0 or k8v4 (default {})",
-                  to_string(type)));
+  command
+      .add_option_function<std::string>(
+          "--kv-type", [&type](const std::string& text) { type = kv_type_named(text).value(); },
+          fmt::format("How keys and values are kept: f32, f16, int8, q4_0 or k8v4 (default {})",
+                      to_string(type)))
+      ->check(CLI::IsMember({"f32", "f16", "int8", "q4_0", "k8v4"}));
 }
 
 void add_expert_options(CLI::App& command, ExpertRam& ram, std::string& profile, bool& look_ahead) {
@@ -92,8 +90,9 @@ void add_expert_options(CLI::App& command, ExpertRam& ram, std::string& profile,
         STRATA_ASSIGN(ram, expert_ram_from(text));
         return {};
       },
-      "Memory for experts: all (the default), a size as 12G, or a part as 25%; the others are read "
-      "from the file when they are needed");
+      "Memory for experts: all (the default), a size as 12G (MiB without a unit), or a part as "
+      "25%; "
+      "the others are read from the file when they are needed");
   profile = "auto";
   command.add_option("--expert-profile", profile,
                      "File that remembers which experts are used most, off, or auto: one in the "
@@ -108,6 +107,15 @@ void add_plan_options(CLI::App& command, PlanArguments& arguments, bool json) {
                                        "Print what would lie where in memory, and load nothing");
   if (!json) return;
   command.add_flag("--json", arguments.json, "The plan as JSON")->needs(plan);
+}
+
+Status check_choices(Residence weights, const ExpertRam& experts) {
+  const bool budget = experts.kind == ExpertRam::Kind::bytes ||
+                      (experts.kind == ExpertRam::Kind::share && experts.share < 1);
+  if (weights != Residence::mapped || !budget) return {};
+  return fail(ErrorCode::invalid_argument,
+              "memory for experts is for weights in memory, not for those of a mapped file; leave "
+              "out one of --expert-ram and --weights map");
 }
 
 Result<int> print_plan(const EngineOptions& options, bool json) {
@@ -178,7 +186,8 @@ void add_engine_options(CLI::App& command, EngineOptions& options) {
   add_text(
       command, "--cache-ram",
       [&cache](const std::string& text) { return set_cache_ram(cache, text); },
-      "Memory for conversations to go on from: a size, 0 for none, auto (a tenth of what is free, "
+      "Memory for conversations to go on from: a size (MiB without a unit), 0 for none, auto (a "
+      "tenth of what is free, "
       "the default)");
   command
       .add_option("--cache-dir", cache.folder,

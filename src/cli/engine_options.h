@@ -28,6 +28,9 @@ void add_kv_option(CLI::App& command, KvType& type);
 // --cache-disk, --trace, --mlock, and the ones above
 void add_engine_options(CLI::App& command, EngineOptions& options);
 
+// Refuses a memory budget for experts of a mapped file: what the command line alone tells.
+Status check_choices(Residence weights, const ExpertRam& experts);
+
 // --plan and, if `json` is to be had, --json
 struct PlanArguments {
   bool plan = false;

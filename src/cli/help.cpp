@@ -78,6 +78,11 @@ std::string page_of(const CommandTable& command) {
 }
 
 Status write_pages(const CommandTable& program, const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    return fail(ErrorCode::io, "cannot make the folder '{}': {}", folder, error.message());
+  }
   for (const CommandTable* command : all_commands(program)) {
     std::string name = "strata";
     for (const std::string& word : command->path) name += "-" + word;

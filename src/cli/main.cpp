@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -136,6 +137,8 @@ int parse_and_run(int argc, char** argv) {
 }  // namespace strata
 
 int main(int argc, char** argv) {
+  // A write beyond the limit of a file's size is an error like others.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     const int code = strata::parse_and_run(argc, argv);
     return strata::output_arrived() || code != 0 ? code : 1;

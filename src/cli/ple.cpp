@@ -198,7 +198,7 @@ Result<std::vector<Hits>> text_hits(const Model& model, const PleArguments& argu
   const Bytes row(model.row_bytes());
   std::vector<Hits> all;
   for (const std::uint64_t mib : arguments.caches) {
-    STRATA_ASSIGN(RowCache cache, RowCache::create(mib * kMiB, row.size()));
+    STRATA_ASSIGN(RowCache cache, RowCache::create(mib * kMiB, row.size(), model.rows()));
     Hits hits{mib, cache.capacity(), 0, 0};
     std::vector<std::uint64_t> rows(hash.heads());
     std::vector<std::int32_t> previous;

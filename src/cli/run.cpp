@@ -49,7 +49,11 @@ Result<std::string> text_of(const RunArguments& arguments) {
 Result<int> run_run(RunArguments& arguments) {
   const bool json = arguments.talk.json;
   arguments.talk.progress = arguments.talk.progress && !json;
+  const EngineOptions& chosen = arguments.talk.engine;
+  if (const Status fit = check_choices(chosen.residence, chosen.expert_ram); !fit)
+    return usage_error(fit.error().message);
   if (arguments.plan.plan) {
+    if (!arguments.file.empty()) STRATA_TRY(text_of(arguments));
     EngineOptions& engine = arguments.talk.engine;
     STRATA_ASSIGN(engine.model_path, model_or_default(engine.model_path));
     return print_plan(engine, json);

@@ -15,6 +15,7 @@
 #include <string>
 #include <thread>
 
+#include "base/errno_text.h"
 #include "base/log.h"
 #include "base/sizes.h"
 #include "cli/command.h"
@@ -45,7 +46,8 @@ constexpr int kInterrupted = 130;                    // exit code of a second si
 class StopSignal {
  public:
   static Status install() {
-    if (pipe(pipe_.data()) != 0) return fail(ErrorCode::io, "no pipe for signals: {}", errno);
+    if (pipe(pipe_.data()) != 0)
+      return fail(ErrorCode::io, "no pipe for signals: {}", errno_text(errno));
     struct sigaction action = {};
     action.sa_handler = &StopSignal::handle;
     sigaction(SIGINT, &action, nullptr);
@@ -253,6 +255,7 @@ Result<EngineOptions> engine_options(const Config& config, const std::string& mo
   STRATA_ASSIGN(options.residence, residence_from(config.text("weights")));
   STRATA_ASSIGN(options.kv_type, kv_type_named(kv_type(config)));
   STRATA_ASSIGN(options.expert_ram, expert_ram_from(config.text("expert_ram")));
+  STRATA_TRY(check_choices(options.residence, options.expert_ram));
   options.expert_profile = config.text("expert_profile");
   options.expert_look_ahead = config.flag("expert_look_ahead");
   options.lock_memory = config.flag("mlock");

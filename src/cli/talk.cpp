@@ -153,8 +153,8 @@ void add_talk_options(CLI::App& command, TalkArguments& a) {
   add_model_option(command, a.engine.model_path);
   command.add_option("-s,--system", a.system, "System prompt");
   add_setting<std::string>(command, a, "--effort", "reasoning_effort",
-                           "Thinking: none, low, medium or high")
-      ->check(CLI::IsMember({"none", "low", "medium", "high"}));
+                           "Thinking: none, low, medium, high, xhigh or max")
+      ->check(CLI::IsMember({"none", "low", "medium", "high", "xhigh", "max"}));
   command.add_flag("--show-thinking", a.show_thinking, "Print what the model thinks too");
   add_setting<std::int64_t>(command, a, "-n,--max-tokens", "max_tokens",
                             "Most tokens of an answer");
@@ -169,8 +169,9 @@ void add_talk_options(CLI::App& command, TalkArguments& a) {
   add_setting<double>(command, a, "--min-p", "min_p",
                       "Drop tokens below this share of the likeliest")
       ->check(CLI::Validator(number_between(0, 1), ""));
-  add_setting<std::int64_t>(command, a, "--seed", "seed", "Same seed, same answer")
-      ->check(CLI::Validator(whole_number_up_to(INT64_MAX), ""));
+  add_setting<std::int64_t>(command, a, "--seed", "seed",
+                            "Same seed, same answer; -1 draws one (the default)")
+      ->check(CLI::Validator(whole_number_between(-1, INT64_MAX), ""));
   add_json_option(command, a.json, "One JSON object for each answer instead of its text");
   add_progress_option(command, a.progress);
   command

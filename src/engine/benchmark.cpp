@@ -5,27 +5,44 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "compute/cpu/notice.h"
-#include "engine/engine.h"
+#include "engine/engine_memory.h"
 #include "model/open_network.h"
 
 namespace strata {
 
+EngineOptions engine_options(const BenchmarkOptions& options) {
+  EngineOptions engine;
+  engine.model_path = options.model_path;
+  engine.threads = options.threads;
+  if (options.chunk > 0) engine.prompt_chunk = options.chunk;
+  engine.ngram_table = options.ngram_table;
+  engine.residence = options.residence;
+  engine.expert_ram = options.expert_ram;
+  engine.kv_type = options.kv_type;
+  engine.cache.ram_bytes = 0;
+  engine.parallel = 1;
+  engine.drafts.depth = 0;
+  return engine;
+}
+
 Result<std::unique_ptr<Benchmark>> Benchmark::open(FileSystem& files,
                                                    const BenchmarkOptions& options) {
   if (const auto notice = cpu::slow_cpu_notice(); !notice.empty()) log_warning("{}", notice);
+  const EngineOptions engine = engine_options(options);
+  std::unique_ptr<Backend> backend;
   OpenOptions open;
   open.load.table = options.ngram_table;
-  open.wishes.residence = options.residence;
-  open.wishes.expert_ram = options.expert_ram;
-  open.wishes.conversations = 0;
+  open.plan = [&](const Network& mapped) -> Result<MemoryPlan> {
+    STRATA_ASSIGN(backend,
+                  make_cpu_backend(engine_shape(mapped, engine), options.threads, options.isa));
+    STRATA_ASSIGN(const PlannedMemory planned, plan_engine_memory(engine, mapped, *backend));
+    return planned.plan;
+  };
   open.expert_profile = options.expert_profile;
   open.look_ahead = options.look_ahead;
   open.progress = options.progress;
   STRATA_ASSIGN(Network network, open_network(files, options.model_path, open));
-  NetworkShape shape = network.shape();
-  shape.kv_type = options.kv_type;
-  STRATA_ASSIGN(auto backend, make_cpu_backend(shape, options.threads, options.isa));
-  const std::uint32_t chunk = options.chunk == 0 ? EngineOptions().prompt_chunk : options.chunk;
+  const std::uint32_t chunk = engine.prompt_chunk;
   std::unique_ptr<Benchmark> benchmark(
       new Benchmark(std::move(network), std::move(backend), chunk));
   benchmark->kv_type_ = options.kv_type;

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/lost_pages.h"
 #include "base/result.h"
+#include "engine/engine.h"
 #include "engine/timed_backend.h"
 #include "model/forward.h"
 #include "model/network.h"
@@ -32,6 +33,9 @@ struct BenchmarkOptions {
   // Bytes of weights read and to be read, called now and then while it is opened.
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;
 };
+
+// Of an engine that would run the same: one sequence, nothing kept, no drafts.
+EngineOptions engine_options(const BenchmarkOptions& options);
 
 // One timed run.
 struct BenchmarkRun {

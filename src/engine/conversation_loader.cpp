@@ -1,11 +1,18 @@
 #include "engine/conversation_loader.h"
 
+#include <exception>
+
 namespace strata {
 
 ConversationLoader::ConversationLoader(FileSystem& files, std::string folder,
                                        const ConversationShape& shape, Ended ended)
     : files_(files), folder_(std::move(folder)), shape_(shape), ended_(std::move(ended)) {
-  for (std::size_t i = 0; i < kReaders; ++i) readers_.emplace_back([this] { run(); });
+  readers_.reserve(kReaders);
+  try {
+    while (readers_.size() < kReaders) readers_.emplace_back([this] { run(); });
+  } catch (const std::exception&) {  // by the system, or for want of memory: one is enough
+    if (readers_.empty()) throw;
+  }
 }
 
 ConversationLoader::~ConversationLoader() {

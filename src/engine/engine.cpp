@@ -335,16 +335,30 @@ Status check_context(const HyperParams& params, std::uint32_t wanted) {
               how);
 }
 
+// What an engine needs of a model beside memory, before anything is loaded.
+Result<Tokenizer> check_model(const EngineOptions& options, const Network& mapped) {
+  STRATA_TRY(check_context(mapped.params, options.context));
+  auto tokenizer = Tokenizer::from_gguf(mapped.file->metadata);
+  if (!tokenizer) {
+    return with_context(std::move(tokenizer).error(),
+                        fmt::format("model '{}' cannot be served", options.model_path));
+  }
+  if (auto status = check_tokens(mapped, *tokenizer); !status)
+    return with_context(std::move(status).error(), fmt::format("model '{}'", options.model_path));
+  return tokenizer;
+}
+
 Result<std::unique_ptr<Engine>> open_engine(FileSystem& files, const EngineOptions& options) {
   STRATA_TRY(check_options(options));
   if (const auto notice = cpu::slow_cpu_notice(); !notice.empty()) log_warning("{}", notice);
   std::unique_ptr<Backend> backend;
+  std::optional<Tokenizer> tokenizer;
   PlannedMemory planned;
   OpenOptions open;
   open.load.table = options.ngram_table;
   // Before anything is loaded: the tokenizer, whether the rest fits, and room to work in.
   open.plan = [&](const Network& mapped) -> Result<MemoryPlan> {
-    STRATA_TRY(check_context(mapped.params, options.context));
+    STRATA_ASSIGN(tokenizer, check_model(options, mapped));
     STRATA_ASSIGN(backend, make_cpu_backend(engine_shape(mapped, options), options.threads));
     STRATA_ASSIGN(planned, plan_engine_memory(options, mapped, *backend));
     STRATA_TRY(backend->reserve(most_rows(options)));
@@ -355,14 +369,6 @@ Result<std::unique_ptr<Engine>> open_engine(FileSystem& files, const EngineOptio
   open.lock_memory = options.lock_memory;
   open.progress = options.progress;
   STRATA_ASSIGN(Network network, open_network(files, options.model_path, std::move(open)));
-  auto tokenizer = Tokenizer::from_gguf(network.file->metadata);
-  if (!tokenizer) {
-    return with_context(std::move(tokenizer).error(),
-                        fmt::format("model '{}' cannot be served", options.model_path));
-  }
-  if (auto status = check_tokens(network, *tokenizer); !status) {
-    return with_context(std::move(status).error(), fmt::format("model '{}'", options.model_path));
-  }
   LocalEngine::Parts parts{
       std::move(network), std::move(*tokenizer), std::move(backend), {}, nullptr};
   if (!options.test_memory) parts.memory_floor = planned.plan.system;
@@ -378,6 +384,16 @@ Result<std::unique_ptr<Engine>> open_engine(FileSystem& files, const EngineOptio
 }
 
 }  // namespace
+
+Result<PlannedMemory> plan_engine_memory(FileSystem& files, const EngineOptions& options) {
+  STRATA_TRY(check_options(options));
+  STRATA_ASSIGN(const Network mapped, open_mapped_network(files, options.model_path));
+  STRATA_TRY(check_model(options, mapped));
+  STRATA_TRY(open_drafts(files, mapped, options.drafts));
+  STRATA_ASSIGN(const auto backend,
+                make_cpu_backend(engine_shape(mapped, options), options.threads));
+  return plan_engine_memory(options, mapped, *backend);
+}
 
 Result<std::unique_ptr<Engine>> Engine::open(FileSystem& files, const EngineOptions& options) {
   try {

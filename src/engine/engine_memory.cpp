@@ -31,7 +31,10 @@ Result<PlannedMemory> plan_engine_memory(const EngineOptions& options, const Net
   wishes.residence = options.residence;
   wishes.expert_ram = options.expert_ram;
   wishes.conversations = options.cache.ram_bytes;
-  wishes.ngram_cache = options.ngram_table.cache_bytes;
+  STRATA_ASSIGN(const TableMemory table,
+                table_memory(mapped, options.ngram_table, most_rows(options)));
+  wishes.ngram_cache = table.bytes;
+  wishes.ngram_least = table.buffers;
   wishes.table_in_memory = options.ngram_table.mode == TableMode::resident;
   wishes.parallel = options.parallel;
   PlannedMemory planned;
@@ -42,13 +45,6 @@ Result<PlannedMemory> plan_engine_memory(const EngineOptions& options, const Net
   }
   STRATA_ASSIGN(planned.plan, plan_memory(planned.machine, sizes, wishes));
   return planned;
-}
-
-Result<PlannedMemory> plan_engine_memory(FileSystem& files, const EngineOptions& options) {
-  STRATA_ASSIGN(const Network network, open_mapped_network(files, options.model_path));
-  STRATA_ASSIGN(const auto backend,
-                make_cpu_backend(engine_shape(network, options), options.threads));
-  return plan_engine_memory(options, network, *backend);
 }
 
 }  // namespace strata

@@ -12,7 +12,8 @@ struct PlannedMemory {
   MemoryPlan plan;
 };
 
-// What Engine::open() would put where, without loading anything; refused as it would be.
+// What Engine::open() would put where, without loading anything; refused as it would be. In
+// engine.cpp, beside the checks of a start.
 Result<PlannedMemory> plan_engine_memory(FileSystem& files, const EngineOptions& options);
 
 // The same for a network over the mapped file and the backend that will run it.

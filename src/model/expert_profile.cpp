@@ -10,7 +10,6 @@ namespace {
 
 constexpr char kMagic[8] = {'S', 'T', 'R', 'A', 'T', 'A', 'E', 'X'};
 constexpr std::uint32_t kVersion = 1;
-constexpr std::uint32_t kHalfLife = 163'840;  // choices of a layer: 10 for each token, usually
 
 struct Header {
   char magic[8];
@@ -32,9 +31,16 @@ ExpertProfile::ExpertProfile(std::uint64_t model, std::vector<std::uint32_t> cou
     total += count;
   }
   heat_.resize(total);
+  recent_.resize(total);
 }
 
 void ExpertProfile::passed(std::uint32_t choices) {
+  constexpr double kMostWeight = 1e100;
+  weight_ *= std::exp2(choices / kRecentHalfLife);
+  if (weight_ > kMostWeight) {
+    for (double& recent : recent_) recent /= weight_;
+    weight_ = 1;
+  }
   choices_ += choices;
   if (choices_ < kHalfLife) return;
   choices_ = 1;  // still learned

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/pages_ahead.h"
 
 namespace strata {
 namespace {
@@ -13,7 +15,7 @@ using std::chrono::microseconds;
 
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;  // of one read
 constexpr double kSaveSeconds = 600;
-constexpr std::uint64_t kRankWindows = 32;
+constexpr std::size_t kVictims = 64;  // slots of the core that are looked at for the least used
 
 std::size_t whole_pages(std::size_t bytes) {
   return (bytes + kReadPage - 1) / kReadPage * kReadPage;
@@ -86,20 +88,12 @@ Status ExpertStore::allocate() {
   slots_.resize(count);
   where_.assign(experts, kNone);
   const std::size_t keeping = count - options_.stream;
-  const auto recent =
-      static_cast<std::size_t>(static_cast<double>(keeping) * options_.recent_share);
   for (std::uint32_t s = 0; s < count; ++s) {
     Slot& slot = slots_[s];
-    Order* list = &idle_;
-    if (s < keeping - recent) {
-      slot.group = Group::core;
-      list = &held_;
-    } else if (s < keeping) {
-      slot.group = Group::recent;
-      list = &recent_;
-    }
-    slot.list = list;
-    slot.place = list->insert(list->end(), s);
+    slot.group = s < keeping ? Group::core : Group::stream;
+    slot.list = s < keeping ? &held_ : &idle_;
+    slot.place = slot.list->insert(slot.list->end(), s);
+    if (s < keeping) core_.push_back(s);
   }
   return {};
 }
@@ -159,15 +153,11 @@ Status ExpertStore::read_hottest(FileSystem& files, const std::vector<std::strin
     return expert_of(a) != expert_of(b) ? expert_of(a) < expert_of(b) : a < b;
   });
   ids.resize(keeping);
-  // The slots' order is core, recent; of the recent ones the last to go comes last.
-  std::vector<std::uint32_t> slot_of(where_.size());
-  std::uint32_t core = 0, recent = static_cast<std::uint32_t>(slots_.size() - options_.stream);
-  for (const std::uint32_t id : ids)
-    slot_of[id] = core < slots_.size() && slots_[core].group == Group::core ? core++ : --recent;
   std::sort(ids.begin(), ids.end());  // layer by layer, as the file has them
   STRATA_ASSIGN(const auto reader,
                 BulkReader::open(files, paths, {options_.direct, options_.depth}));
-  for (const std::uint32_t id : ids) start_read(*reader, slot_of[id], id);
+  for (std::uint32_t i = 0; i < keeping; ++i) start_read(*reader, core_[i], ids[i]);
+  const PagesAhead pages({{memory_->data(), keeping * slot_bytes_}});
   const std::uint64_t total = counters_.read_bytes;
   for (double heard = monotonic_seconds(); reader->busy();) {
     const auto all = reader->wait(std::chrono::seconds(1));
@@ -290,26 +280,36 @@ void ExpertStore::release(std::uint32_t index) {
     return;
   }
   if (slot.group == Group::core) return;
-  if (slot.group == Group::recent) {
-    if (decode_) move(index, recent_);
-  } else if (decode_) {
+  if (decode_) {
     keep(index);
   } else {
     move(index, idle_, true);  // a prompt's are the first to be written over
   }
 }
 
-// A slot of the stream becomes a recent one in place of the one that was unused longest.
+// A slot of the stream becomes one of the core if its expert is used more than the least used one
+// there, whose slot becomes one of the stream. Of a large core some slots are looked at.
 void ExpertStore::keep(std::uint32_t index) {
-  const auto victim = std::find_if(recent_.begin(), recent_.end(),
-                                   [&](std::uint32_t slot) { return !slots_[slot].pinned; });
-  if (victim == recent_.end()) return move(index, idle_);
-  const std::uint32_t out = *victim;
-  const bool empty = slots_[out].state == State::empty;
+  const auto score = [&](std::uint32_t slot) {
+    return slots_[slot].state == State::empty ? -1.0 : profile_.score(slots_[slot].id);
+  };
+  const bool all = core_.size() <= kVictims;
+  std::size_t victim = core_.size();
+  double least = score(index);
+  for (std::size_t i = 0; i < std::min(core_.size(), kVictims); ++i) {
+    const std::size_t place = all ? i : random_() % core_.size();
+    const Slot& slot = slots_[core_[place]];
+    if (slot.pinned || slot.state == State::reading || score(core_[place]) >= least) continue;
+    least = score(core_[place]);
+    victim = place;
+  }
+  if (victim == core_.size()) return move(index, idle_);
+  const std::uint32_t out = core_[victim];
   slots_[out].group = Group::stream;
-  move(out, idle_, empty);
-  slots_[index].group = Group::recent;
-  move(index, recent_);
+  move(out, idle_, slots_[out].state == State::empty);
+  slots_[index].group = Group::core;
+  move(index, held_);
+  core_[victim] = index;
 }
 
 // --- passes -------------------------------------------------------------------------------------
@@ -322,6 +322,7 @@ void ExpertStore::abandon() {
     some->clear();
   }
   missing_.clear();
+  guesses_.clear();
 }
 
 void ExpertStore::begin(std::uint32_t layer, std::span<const ExpertUse> uses, bool decode) {
@@ -426,6 +427,7 @@ std::span<const ExpertBlob> ExpertStore::next() {
     }
   }
   counters_.wait_microseconds += static_cast<std::uint64_t>(1e6 * (monotonic_seconds() - start));
+  if (reading_.empty() && missing_.empty()) send_ahead();
   for (const Wanted& wanted : group_) {
     ExpertBlob& blob = blobs_.emplace_back(ExpertBlob{wanted.expert, nullptr, nullptr, nullptr});
     if (wanted.slot == kNone || !slots_[wanted.slot].failure) continue;
@@ -438,12 +440,22 @@ std::span<const ExpertBlob> ExpertStore::next() {
   return blobs_;
 }
 
-// Into idle slots only, and never so many that the next pass would have none.
+// The likeliest first. They wait until what is needed now has come: the disk serves that alone.
 void ExpertStore::prefetch(std::uint32_t layer, std::span<const std::uint32_t> experts) {
-  if (layer >= layers_.size() || !missing_.empty()) return;
-  const std::size_t reserve = options_.stream / 3;
+  guesses_.clear();
+  if (layer >= layers_.size()) return;
   for (const std::uint32_t expert : experts) {
     const auto id = static_cast<std::uint32_t>(profile_.id(layer, expert));
+    if (where_[id] != kNone) continue;
+    if (guesses_.size() == kDepths[depth_]) break;
+    guesses_.push_back(id);
+  }
+}
+
+// Into idle slots only, and never so many that the next pass would have none.
+void ExpertStore::send_ahead() {
+  const std::size_t reserve = options_.stream / 3;
+  for (const std::uint32_t id : guesses_) {
     if (where_[id] != kNone) continue;
     if (idle_.size() <= reserve) break;
     const std::uint32_t slot = free_slot();
@@ -451,6 +463,7 @@ void ExpertStore::prefetch(std::uint32_t layer, std::span<const std::uint32_t> e
     start_read(*reader_, slot, id);
     ++counters_.asked_ahead;
   }
+  guesses_.clear();
   reader_->begin();
 }
 
@@ -462,57 +475,37 @@ ExpertLifetime ExpertStore::lifetime(std::uint32_t layer, std::uint32_t expert) 
 
 // --- what is learned ----------------------------------------------------------------------------
 
-// What look-ahead saves is waiting for the disk; where guesses are wrong it adds to it.
+// What guesses save is waiting for the disk; what they cost is the guessing, and reads that nobody
+// needs. A pause between windows counts as twice the shortest one.
 void ExpertStore::choose_ahead() {
-  constexpr std::uint32_t kTurn = 8, kTurns = 8, kSettled = 2048;
+  constexpr std::uint32_t kTurn = 4, kTurns = 4 * kDepthCount, kSettled = 4096;
   if (!options_.look_ahead) return;
-  const std::uint64_t waited = counters_.wait_microseconds - waited_;
-  waited_ = counters_.wait_microseconds;
+  const double now = monotonic_seconds(), took = now - std::exchange(began_, now);
   if (trial_ == 0) {
     if (--settled_ > 0) return;
     trial_ = kTurn * kTurns;
-    waits_[0] = waits_[1] = 0;
+    std::fill(std::begin(seconds_), std::end(seconds_), 0);
+    shortest_ = 1;
+    depth_ = 0;
     return;
   }
-  waits_[ahead_ ? 1 : 0] += waited;
-  if (--trial_ % kTurn == 0) ahead_ = !ahead_;
+  shortest_ = std::min(shortest_, took);
+  seconds_[depth_] += std::min(took, 2 * shortest_);
+  if (--trial_ % kTurn == 0) depth_ = (depth_ + 1) % kDepthCount;
   if (trial_ > 0) return;
-  ahead_ = waits_[1] + waits_[1] / 16 < waits_[0];
+  depth_ = 0;  // none, if it is as good
+  for (std::size_t d = 1; d < kDepthCount; ++d)
+    if (seconds_[d] + seconds_[0] / 64 < seconds_[depth_]) depth_ = d;
   settled_ = kSettled;
-  log_debug("looking ahead {}: waited {} us with it, {} us without, {} windows each",
-            ahead_ ? "pays" : "does not pay", waits_[1], waits_[0], kTurn * kTurns / 2);
+  constexpr double kMilliseconds = 1e3 * kDepthCount / (kTurn * kTurns);
+  log_debug("{} guesses a layer are read ahead: {:.2f} ms a window, {:.2f} ms without",
+            kDepths[depth_], seconds_[depth_] * kMilliseconds, seconds_[0] * kMilliseconds);
 }
 
 void ExpertStore::now_and_then() {
   choose_ahead();
-  if (++windows_ % kRankWindows != 0) return;
-  rank();
   if (monotonic_seconds() - saved_ < kSaveSeconds) return;
   if (const Status saved = save_profile(); !saved) log_warning("{}", saved.error().message);
-}
-
-// Recent experts that are hotter than the coldest of the core change places with them. Nothing is
-// copied: slots change their groups.
-void ExpertStore::rank() {
-  const auto heat = [&](std::uint32_t slot) {
-    return slots_[slot].id == kNone ? -1.0f : profile_.heat(slots_[slot].id);
-  };
-  std::vector<std::uint32_t> core, recent(recent_.begin(), recent_.end());
-  for (std::uint32_t s = 0; s < slots_.size(); ++s)
-    if (slots_[s].group == Group::core) core.push_back(s);
-  const std::size_t most = std::min(core.size(), recent.size());
-  const auto middle = static_cast<std::ptrdiff_t>(most);
-  std::partial_sort(core.begin(), core.begin() + middle, core.end(),
-                    [&](std::uint32_t a, std::uint32_t b) { return heat(a) < heat(b); });
-  std::partial_sort(recent.begin(), recent.begin() + middle, recent.end(),
-                    [&](std::uint32_t a, std::uint32_t b) { return heat(a) > heat(b); });
-  for (std::size_t i = 0; i < most; ++i) {
-    if (heat(recent[i]) <= heat(core[i]) * 1.25f + 1) break;
-    slots_[recent[i]].group = Group::core;
-    move(recent[i], held_);
-    slots_[core[i]].group = Group::recent;
-    move(core[i], recent_, true);
-  }
 }
 
 }  // namespace strata

@@ -1,16 +1,17 @@
 // Experts in a memory budget: some stay, the others are read from the model file when a token needs
 // them.
 //
-// Memory is slots of one size, the largest blob's. A slot belongs to one of three groups, and
-// changes its group without being copied:
-//   core     the hottest experts by the profile (expert_profile.h)
-//   recent   those that tokens being generated used last; the longest unused goes first
+// Memory is slots of one size, the largest blob's. A slot belongs to one of two groups, and changes
+// its group without being copied:
+//   core     the experts that are used most by the profile (expert_profile.h): from the start, and
+//            while tokens are generated what was read takes the place of what is used less
 //   stream   on their way: what is read for the pass at hand, what was asked for ahead
-// A prompt's window streams through the last group and leaves the others as they are.
+// A prompt's window streams through the second group and leaves the first as it is.
 //
 // Reads go past the page cache straight into slots, many under way at a time. A slot that is being
 // read into is nobody's until its reads have ended. While one group of experts is computed, the
-// next ones are read: half of the stream slots may be in use, the other half is on its way.
+// next ones are read: half of the stream slots may be in use, the other half is on its way. What a
+// later layer will probably need is read when nothing that is needed is on its way any more.
 //
 // A blob that cannot be read fails its pass for the rows that need it (ExpertBlob, failure());
 // asking again reads again.
@@ -20,6 +21,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -31,14 +33,13 @@
 namespace strata {
 
 struct ExpertStoreOptions {
-  std::uint64_t bytes = 0;    // of memory for slots
-  std::uint32_t stream = 0;   // slots on their way; 0: twice what a token needs and a few more
-  double recent_share = 0.5;  // of the other slots
-  std::uint32_t depth = 64;   // reads under way
-  bool direct = true;         // past the page cache
-  bool look_ahead = true;     // read what the next layer will probably need
-  bool lock = false;          // keep the slots from being swapped out
-  std::string profile_path;   // empty: nothing is remembered
+  std::uint64_t bytes = 0;   // of memory for slots
+  std::uint32_t stream = 0;  // slots on their way; 0: twice what a token needs and a few more
+  std::uint32_t depth = 64;  // reads under way
+  bool direct = true;        // past the page cache
+  bool look_ahead = true;    // read what the next layer will probably need
+  bool lock = false;         // keep the slots from being swapped out
+  std::string profile_path;  // empty: nothing is remembered
   // What is read first, and how far it is: done and total bytes.
   std::function<void(std::uint64_t, std::uint64_t)> progress;
   std::chrono::milliseconds patience{60'000};  // with a disk that does not answer
@@ -62,7 +63,7 @@ class ExpertStore final : public ExpertSource {
   void begin(std::uint32_t layer, std::span<const ExpertUse> uses, bool decode) override;
   std::span<const ExpertBlob> next() override;
   const Status& failure() const override { return failure_; }
-  bool looks_ahead() const override { return ahead_; }
+  bool looks_ahead() const override { return kDepths[depth_] > 0; }
   void prefetch(std::uint32_t layer, std::span<const std::uint32_t> experts) override;
   ExpertLifetime lifetime(std::uint32_t layer, std::uint32_t expert) const override;
   ExpertCounters counters() const override { return counters_; }
@@ -72,7 +73,7 @@ class ExpertStore final : public ExpertSource {
 
  private:
   static constexpr std::uint32_t kNone = UINT32_MAX;
-  enum class Group : std::uint8_t { core, recent, stream };
+  enum class Group : std::uint8_t { core, stream };
   enum class State : std::uint8_t { empty, reading, ready };
   using Order = std::list<std::uint32_t>;  // the first to go in front
   struct Slot {
@@ -83,7 +84,7 @@ class ExpertStore final : public ExpertSource {
     std::uint32_t id = kNone;
     std::uint32_t reads = 0;  // under way
     Status failure;
-    Order* list = nullptr;  // one of the three, and where in it
+    Order* list = nullptr;  // one of the two, and where in it
     Order::iterator place;
   };
   // One of an expert's three matrices.
@@ -120,7 +121,7 @@ class ExpertStore final : public ExpertSource {
   bool take_arrived();
   void give_up(const Status& why);
   void count(const Wanted& wanted);
-  void rank();
+  void send_ahead();
   void now_and_then();
   void choose_ahead();
 
@@ -135,7 +136,9 @@ class ExpertStore final : public ExpertSource {
   std::shared_ptr<LargeMemory> memory_;
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> where_;  // slot by id
-  Order recent_, idle_, held_;        // held: core, pinned, or being read into
+  Order idle_, held_;                 // held: core, pinned, or being read into
+  std::vector<std::uint32_t> core_;   // slots
+  std::minstd_rand random_;           // some of them
 
   // The pass
   std::uint32_t layer_ = 0;
@@ -144,15 +147,17 @@ class ExpertStore final : public ExpertSource {
   std::vector<std::uint32_t> missing_;  // experts to be read, the last one first
   std::vector<Wanted> group_;           // given last
   std::vector<ExpertBlob> blobs_;
+  std::vector<std::uint32_t> guesses_;  // ids that a later layer will probably need
   Status failure_;
 
   ExpertCounters counters_;
-  std::uint64_t windows_ = 0;  // of decoding
-  // Whether looking ahead pays is a matter of measurement: windows with and without, by turns.
-  bool ahead_ = false;
+  // How many guesses pay is a matter of measurement: windows with more and with fewer, by turns.
+  static constexpr std::uint32_t kDepths[] = {0, 1, 2, 4, 16};  // guesses of a pass
+  static constexpr std::size_t kDepthCount = std::size(kDepths);
+  std::size_t depth_ = 0;                  // of these
   std::uint32_t trial_ = 0, settled_ = 1;  // windows until it is over, until it begins
-  std::uint64_t waits_[2] = {};            // microseconds waited without and with
-  std::uint64_t waited_ = 0;               // before the window
+  double seconds_[kDepthCount] = {};       // that windows took with each
+  double began_ = 0, shortest_ = 0;        // when the last window began; of the trial's
   double saved_ = 0;                       // when
   std::unique_ptr<BulkReader> reader_;     // last: ends before the slots
 };

@@ -35,8 +35,7 @@ class Planner {
 
   Result<MemoryPlan> plan() {
     plan_.workspace = model_.workspace;
-    plan_.ngram_bytes =
-        wishes_.table_in_memory ? model_.table : std::min(wishes_.ngram_cache, model_.table);
+    plan_.ngram_bytes = wishes_.table_in_memory ? model_.table : wishes_.ngram_cache;
     const std::uint64_t one = request(kRequestTokens);
     room_ = less(plan_.available, plan_.system + plan_.workspace + plan_.ngram_bytes);
     const std::uint64_t least = model_.state + model_.token * std::min(256u, model_.context);
@@ -45,9 +44,10 @@ class Planner {
           ErrorCode::exhausted,
           "{} MiB of memory are free, of which {} MiB are left to the system; the workspace "
           "takes {} MiB, n-gram rows {} MiB, and the shortest conversation {} MiB: at least "
-          "{} MiB must be free",
+          "{} MiB must be free{}",
           plan_.available / kMiB, plan_.system / kMiB, mib(plan_.workspace), mib(plan_.ngram_bytes),
-          mib(least), mib(plan_.system + plan_.workspace + plan_.ngram_bytes + least));
+          mib(least), mib(plan_.system + plan_.workspace + plan_.ngram_bytes + least),
+          smaller_ngram_cache(least));
     }
     // Requests have a quarter of the room at most, but one that is of some use where that can be.
     plan_.requests =
@@ -77,6 +77,13 @@ class Planner {
  private:
   std::uint64_t request(std::uint64_t tokens) const {
     return model_.state + model_.token * std::min<std::uint64_t>(tokens, model_.context);
+  }
+  // Whether n-gram rows are what takes too much, and what of them would not.
+  std::string smaller_ngram_cache(std::uint64_t least) const {
+    const std::uint64_t most = less(plan_.available, plan_.system + plan_.workspace + least);
+    if (most < wishes_.ngram_least || most / kMiB == 0) return {};
+    if (wishes_.table_in_memory) return "; --ngram-table direct needs less";
+    return fmt::format("; --ngram-cache {} fits", most / kMiB);
   }
   std::uint64_t room_after_requests() const { return less(room_, plan_.requests); }
   // For experts, a tenth kept for conversations where nothing is said about them.

@@ -3,14 +3,15 @@
 //
 // The rules, in order. R is what is left to the system: an eighth of what is free, at least 128 MiB
 // and at most 4 GiB; what requests take later does not touch it either.
-// - Always in memory: workspace of the largest window, the cache of n-gram rows, the states of
-//   requests with a few thousand tokens each (fewer where memory is short, but one).
+// - Always in memory: workspace of the largest window, the cache of n-gram rows with the buffers of
+//   their reads, the states of requests with a few thousand tokens each (fewer where memory is
+//   short, but one).
 // - All weights, if they fit beside that.
 // - Else the dense ones, and as many experts as fit (a tenth of the room goes to conversations): if
 //   that is enough for what is on its way between disk and kernels.
 // - Else everything stays in the mapped file.
-// A wish (--weights, --expert-ram, --cache-ram) takes the place of a rule, and is refused where it
-// does not fit, with the setting nearest to it that does.
+// A wish (--weights, --expert-ram, --cache-ram, --ngram-cache) takes the place of a rule, and is
+// refused where it does not fit, with the setting nearest to it that does.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +42,8 @@ struct MemoryWishes {
   Residence residence = Residence::automatic;
   ExpertRam expert_ram;
   std::optional<std::uint64_t> conversations;  // bytes; absent: a tenth of what is left
-  std::uint64_t ngram_cache = 0;
+  // What n-gram tables take, cache and buffers (ple/open_table.h), and the least that they would.
+  std::uint64_t ngram_cache = 0, ngram_least = 0;
   bool table_in_memory = false;
   std::uint32_t parallel = 1;
 };

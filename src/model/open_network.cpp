@@ -117,6 +117,31 @@ ModelSizes weight_sizes(const Network& network) {
   return sizes;
 }
 
+Result<TableMemory> table_memory(const Network& mapped, const TableOptions& options,
+                                 std::uint32_t rows) {
+  // Of each row that a window asks for, and of each that is read ahead of it: keys, places,
+  // waiters.
+  constexpr std::uint64_t kBookkeeping = 2 * 192;
+  const HyperParams& p = mapped.params;
+  TableMemory all;
+  if (p.ngram_layers.empty()) return all;
+  TableOptions share = options;
+  share.cache_bytes /= p.ngram_layers.size();
+  for (const TensorView& t : mapped.file->tensors) {
+    if (!t.name.ends_with(kTable)) continue;
+    STRATA_ASSIGN(TableMemory table, table_memory(mapped.file->metadata, t, share));
+    if (table.buffers > 0 && options.mode != TableMode::resident) {
+      const std::uint64_t window =
+          std::uint64_t{rows} * p.ngram_heads() * (t.data.size() / t.ne[1] + kBookkeeping);
+      table.bytes += window;
+      table.buffers += window;
+    }
+    all.bytes += table.bytes;
+    all.buffers += table.buffers;
+  }
+  return all;
+}
+
 Result<Network> open_mapped_network(FileSystem& files, const std::string& path) {
   STRATA_ASSIGN(GgufModel model, open_gguf(files, path));
   auto network = load_network(std::make_shared<const GgufModel>(std::move(model)));

@@ -31,6 +31,10 @@ Result<Network> open_network(FileSystem& files, const std::string& path, OpenOpt
 // The network over the mapped file: what a plan is made from.
 Result<Network> open_mapped_network(FileSystem& files, const std::string& path);
 
+// What the network's n-gram tables take when they are opened so; windows of `rows` rows.
+Result<TableMemory> table_memory(const Network& mapped, const TableOptions& options,
+                                 std::uint32_t rows);
+
 // Of the weights; workspace, states and cells are the backend's to say.
 ModelSizes weight_sizes(const Network& network);
 

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/large_memory.h"
 #include "base/log.h"
+#include "base/pages_ahead.h"
 #include "base/sizes.h"
 #include "base/storage.h"
 #include "base/thread_pool.h"
@@ -148,6 +149,9 @@ class Loading {
     STRATA_ASSIGN(const auto reader, BulkReader::open(files_, model_.paths, {true, kDepth}));
     for (const Piece& piece : cold_)
       reader->start({0, piece.part, piece.offset, piece.into, piece.wanted});
+    std::vector<std::span<std::byte>> places;
+    for (const Piece& piece : cold_) places.push_back(piece.into);
+    const PagesAhead pages(std::move(places));
     const std::uint64_t before = done_;
     for (double heard = monotonic_seconds(); reader->busy(); tell()) {
       const auto ended = reader->wait(std::chrono::seconds(1));

@@ -140,6 +140,22 @@ Status make_table_resident(const TensorView& tensor) {
   return {};
 }
 
+Status check_range(const TableOptions& options) {
+  if (options.queue_depth > 0 && options.queue_depth <= kMaxReadDepth &&
+      options.cache_bytes <= kMaxTableCache)
+    return {};
+  return fail(ErrorCode::invalid_argument,
+              "an n-gram table with {} reads under way and a cache of {} bytes; allowed are 1 to "
+              "{} and at most {}",
+              options.queue_depth, options.cache_bytes, kMaxReadDepth, kMaxTableCache);
+}
+
+bool is_mapped(const TensorView& tensor, const TableOptions& options) {
+  const bool small = tensor.data.size() <= options.cache_bytes;
+  return options.mode == TableMode::mapped || options.mode == TableMode::resident ||
+         (options.mode == TableMode::automatic && small);
+}
+
 }  // namespace
 
 std::string_view to_string(TableMode mode) {
@@ -155,17 +171,26 @@ Result<TableMode> table_mode_named(std::string_view name) {
               name);
 }
 
+Result<TableMemory> table_memory(const Metadata& metadata, const TensorView& tensor,
+                                 const TableOptions& options) {
+  STRATA_TRY(check_range(options));
+  const std::uint64_t size = tensor.data.size();
+  if (options.mode == TableMode::resident) return TableMemory{size, size};
+  if (is_mapped(tensor, options)) return TableMemory{std::min(size, options.cache_bytes), 0};
+  STRATA_ASSIGN(const RowFormat format, RowFormat::of(metadata, tensor));
+  const RowPlaces places{tensor.file_offset, tensor.ne[1], format.row_bytes()};
+  RowReaderOptions reader;
+  reader.queue.depth = options.queue_depth;
+  reader.cache_bytes = options.cache_bytes;
+  return TableMemory{RowReader::memory_bytes(places, reader),
+                     RowReader::buffer_bytes(places, reader)};
+}
+
 Result<std::unique_ptr<RowReader>> open_row_reader(FileSystem& files, const GgufModel& model,
                                                    const TensorView& tensor,
                                                    const TableOptions& options) {
   STRATA_ASSIGN(const RowFormat format, RowFormat::of(model.metadata, tensor));
-  if (options.queue_depth == 0 || options.queue_depth > kMaxReadDepth ||
-      options.cache_bytes > kMaxTableCache) {
-    return fail(ErrorCode::invalid_argument,
-                "an n-gram table with {} reads under way and a cache of {} bytes; allowed are 1 to "
-                "{} and at most {}",
-                options.queue_depth, options.cache_bytes, kMaxReadDepth, kMaxTableCache);
-  }
+  STRATA_TRY(check_range(options));
   STRATA_ASSIGN(std::unique_ptr<File> file, files.open(model.paths[tensor.part]));
   const RowPlaces places{tensor.file_offset, tensor.ne[1], format.row_bytes()};
   RowReaderOptions reader_options;
@@ -182,10 +207,7 @@ Result<std::shared_ptr<RowTable>> open_table(FileSystem& files,
                                              std::shared_ptr<const GgufModel> model,
                                              const TensorView& tensor,
                                              const TableOptions& options) {
-  const bool small = tensor.data.size() <= options.cache_bytes;
-  const bool map = options.mode == TableMode::mapped || options.mode == TableMode::resident ||
-                   (options.mode == TableMode::automatic && small);
-  if (map) {
+  if (is_mapped(tensor, options)) {
     const bool resident = options.mode == TableMode::resident;
     if (resident) STRATA_TRY(make_table_resident(tensor));
     return open_mapped_table(std::move(model), tensor, resident ? "resident" : "mapped");

@@ -35,6 +35,15 @@ struct TableOptions {
   std::chrono::milliseconds patience{60'000};  // the longest a request waits for its rows
 };
 
+// Of a table that is read: its rows' cache and the buffers of its reads.
+struct TableMemory {
+  std::uint64_t bytes = 0;    // in all; of a mapped table what of it may stay in memory
+  std::uint64_t buffers = 0;  // of these: what a cache of no rows takes, too
+};
+// The most that open_table() takes. `invalid_argument` where the options are out of range.
+Result<TableMemory> table_memory(const Metadata& metadata, const TensorView& tensor,
+                                 const TableOptions& options);
+
 // `files` is where the model was opened from, here and below.
 Result<std::shared_ptr<RowTable>> open_table(FileSystem& files,
                                              std::shared_ptr<const GgufModel> model,

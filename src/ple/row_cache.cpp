@@ -6,11 +6,15 @@
 
 namespace strata {
 
-Result<RowCache> RowCache::create(std::uint64_t budget, std::size_t row_bytes) {
+std::uint64_t RowCache::sets_for(std::uint64_t budget, std::size_t row_bytes, std::uint64_t rows) {
   constexpr std::uint64_t kMaxSets = std::uint64_t{1} << 32;
+  return std::min({budget / set_bytes(row_bytes), rows / kWays + 1, kMaxSets});
+}
+
+Result<RowCache> RowCache::create(std::uint64_t budget, std::size_t row_bytes, std::uint64_t rows) {
   RowCache cache;
   cache.row_bytes_ = row_bytes;
-  const auto sets = static_cast<std::size_t>(std::min(budget / set_bytes(row_bytes), kMaxSets));
+  const auto sets = static_cast<std::size_t>(sets_for(budget, row_bytes, rows));
   try {
     cache.tags_.assign(sets * kWays, kEmpty);
     cache.hands_.assign(sets, 0);

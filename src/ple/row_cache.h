@@ -14,8 +14,13 @@ namespace strata {
 
 class RowCache {
  public:
-  // A budget too small for one set makes a cache that holds nothing.
-  static Result<RowCache> create(std::uint64_t budget, std::size_t row_bytes);
+  // Of a table of `rows` rows: more than they take is not used. A budget too small for one set
+  // makes a cache that holds nothing.
+  static Result<RowCache> create(std::uint64_t budget, std::size_t row_bytes, std::uint64_t rows);
+  // What create() would make of them, in bytes.
+  static std::uint64_t bytes_for(std::uint64_t budget, std::size_t row_bytes, std::uint64_t rows) {
+    return sets_for(budget, row_bytes, rows) * set_bytes(row_bytes);
+  }
 
   std::uint64_t capacity() const { return sets() * kWays; }  // rows
   std::uint64_t bytes() const { return sets() * set_bytes(row_bytes_); }
@@ -38,6 +43,7 @@ class RowCache {
   static std::size_t set_bytes(std::size_t row_bytes) {
     return kWays * (sizeof(std::uint64_t) + row_bytes) + 1;
   }
+  static std::uint64_t sets_for(std::uint64_t budget, std::size_t row_bytes, std::uint64_t rows);
   std::size_t sets() const { return hands_.size(); }
   std::size_t set_of(std::uint64_t row) const;
   std::byte* place(std::size_t way) const { return rows_.get() + way * row_bytes_; }

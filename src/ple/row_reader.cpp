@@ -529,6 +529,31 @@ Error RowReader::Shared::failure(std::uint64_t row, std::int32_t result) const {
 
 // ---- opening and closing
 
+namespace {
+
+// A row may begin at the last byte of a page.
+std::size_t slot_bytes(const RowPlaces& places, const RowReaderOptions& options) {
+  const std::size_t least = (places.row_bytes + 2 * kReadPage - 2) / kReadPage * kReadPage;
+  return std::max(options.queue.slot_bytes, least);
+}
+
+// For rows, of a budget that the buffers come out of.
+std::uint64_t beside(std::uint64_t budget, std::uint64_t buffers) {
+  return budget - std::min(budget, buffers);
+}
+
+}  // namespace
+
+std::uint64_t RowReader::buffer_bytes(const RowPlaces& places, const RowReaderOptions& options) {
+  return std::uint64_t{2} * options.queue.depth * slot_bytes(places, options);
+}
+
+std::uint64_t RowReader::memory_bytes(const RowPlaces& places, const RowReaderOptions& options) {
+  const std::uint64_t buffers = buffer_bytes(places, options);
+  return buffers +
+         RowCache::bytes_for(beside(options.cache_bytes, buffers), places.row_bytes, places.rows);
+}
+
 Result<std::unique_ptr<RowReader>> RowReader::open(std::unique_ptr<File> file,
                                                    const RowPlaces& places,
                                                    const RowReaderOptions& options) {
@@ -540,26 +565,25 @@ Result<std::unique_ptr<RowReader>> RowReader::open(std::unique_ptr<File> file,
   auto shared = std::make_shared<Shared>();
   shared->places = places;
   shared->options = options;
-  // A row may begin at the last byte of a page.
-  std::size_t& slot_bytes = shared->options.queue.slot_bytes;
-  slot_bytes = std::max(slot_bytes, (places.row_bytes + 2 * kReadPage - 2) / kReadPage * kReadPage);
+  shared->options.queue.slot_bytes = slot_bytes(places, options);
   shared->options.queue.slots = 2 * shared->options.queue.depth;
   STRATA_ASSIGN(shared->queue, file->queue_reads(shared->options.queue));
   shared->file = std::move(file);
   const std::uint32_t slots = shared->queue->slots();
-  shared->buffer_bytes = slots * slot_bytes;
-  const std::uint64_t budget =
-      options.cache_bytes - std::min<std::uint64_t>(options.cache_bytes, shared->buffer_bytes);
-  STRATA_ASSIGN(shared->cache, RowCache::create(budget, places.row_bytes));
+  shared->buffer_bytes = slots * shared->options.queue.slot_bytes;
+  STRATA_ASSIGN(shared->cache, RowCache::create(beside(options.cache_bytes, shared->buffer_bytes),
+                                                places.row_bytes, places.rows));
   shared->how = shared->queue->description();
   shared->by_slot.resize(slots);
   for (std::uint32_t slot = slots; slot > 0; --slot) shared->free_slots.push_back(slot - 1);
+  // Last, so that whatever fails finds no thread or one that is joined.
+  std::unique_ptr<RowReader> reader(new RowReader(shared));
   try {
-    shared->thread = std::thread([reader = shared.get()] { reader->work(); });
+    shared->thread = std::thread([raw = shared.get()] { raw->work(); });
   } catch (const std::system_error& error) {
     return fail(ErrorCode::exhausted, "no thread for reading could be started: {}", error.what());
   }
-  return std::unique_ptr<RowReader>(new RowReader(std::move(shared)));
+  return reader;
 }
 
 RowReader::~RowReader() {
@@ -568,7 +592,7 @@ RowReader::~RowReader() {
     shared_->closing = true;
     shared_->wake();
   }
-  shared_->thread.join();
+  if (shared_->thread.joinable()) shared_->thread.join();
 }
 
 TableStats RowReader::stats() const {

@@ -59,6 +59,9 @@ class RowReader {
   static Result<std::unique_ptr<RowReader>> open(std::unique_ptr<File> file,
                                                  const RowPlaces& places,
                                                  const RowReaderOptions& options);
+  // The most that open() takes for its cache and the buffers of its reads; and for these alone.
+  static std::uint64_t memory_bytes(const RowPlaces& places, const RowReaderOptions& options);
+  static std::uint64_t buffer_bytes(const RowPlaces& places, const RowReaderOptions& options);
   // Ends the reads under way; tickets that still wait get an error.
   ~RowReader();
   RowReader(const RowReader&) = delete;

@@ -12,13 +12,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
 
+#include "base/errno_text.h"
 #include "base/log.h"
 #include "gguf/gguf.h"
 #include "server/engine_sums.h"
@@ -169,7 +169,7 @@ void tell(std::vector<EngineProcess::Done> waiting, const Status& status) {
 Status Supervisor::spawn() {
   std::array<int, 2> pair{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0) {
-    return fail(ErrorCode::io, "no pipe to the engine: {}", std::strerror(errno));
+    return fail(ErrorCode::io, "no pipe to the engine: {}", errno_text(errno));
   }
   Descriptor ours(pair[0]), theirs(pair[1]);
   fcntl(ours.get(), F_SETFL, O_NONBLOCK);
@@ -184,7 +184,7 @@ Status Supervisor::spawn() {
   argv.push_back(nullptr);
   const pid_t parent = getpid();
   const pid_t child = fork();
-  if (child < 0) return fail(ErrorCode::exhausted, "no process: {}", std::strerror(errno));
+  if (child < 0) return fail(ErrorCode::exhausted, "no process: {}", errno_text(errno));
   if (child == 0) {
     // Only system calls from here on: other threads' locks are lost in the copy.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -272,7 +272,7 @@ Status Supervisor::wait_until_ready() {
 }
 
 Status Supervisor::first_start() {
-  if (wake_.get() < 0) return fail(ErrorCode::io, "no event: {}", std::strerror(errno));
+  if (wake_.get() < 0) return fail(ErrorCode::io, "no event: {}", errno_text(errno));
   STRATA_TRY(spawn());
   STRATA_TRY(wait_until_ready());
   state_ = State::ready;

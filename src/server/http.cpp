@@ -17,6 +17,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/errno_text.h"
 #include "base/log.h"
 #include "server/http_connection.h"
 
@@ -65,7 +66,7 @@ tl::unexpected<Error> bind_failure(const boost::system::error_code& error,
                 options.port, options.host);
   }
   return fail(ErrorCode::io, "cannot listen on port {} of {}: {}", options.port, options.host,
-              error.message());
+              errno_text(error.value()));
 }
 
 }  // namespace
@@ -217,7 +218,8 @@ Status HttpServer::State::listen_on_path() {
   if (!error) acceptor.bind(Local::endpoint(path), error);
   umask(before);
   if (!error) acceptor.listen(kBacklog, error);
-  if (error) return fail(ErrorCode::io, "cannot listen on '{}': {}", path, error.message());
+  if (error)
+    return fail(ErrorCode::io, "cannot listen on '{}': {}", path, errno_text(error.value()));
   return {};
 }
 

@@ -1,4 +1,5 @@
 // The built program, run as a person runs it: exit codes and sentences.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <algorithm>
@@ -207,6 +208,9 @@ TEST_F(Program, output_that_is_lost_is_an_error) {
 }
 
 TEST_F(Program, numbers_and_words_outside_their_range_exit_with_2) {
+  const std::string conflict =
+      "memory for experts is for weights in memory, not for those of a mapped file; leave out one "
+      "of --expert-ram and --weights map";
   const std::map<std::string, std::string> sentences = {
       {"run -p a -t nan", "--temperature: 'nan' is no number from 0 to 100"},
       {"run -p a -t inf", "--temperature: 'inf' is no number from 0 to 100"},
@@ -214,7 +218,15 @@ TEST_F(Program, numbers_and_words_outside_their_range_exit_with_2) {
       {"run -p a --top-p nan", "--top-p: 'nan' is no number from 1e-06 to 1"},
       {"chat --min-p nan", "--min-p: 'nan' is no number from 0 to 1"},
       {"run -p a --top-k 1.5", "--top-k: '1.5' is no whole number from 0 to 2147483647"},
-      {"run -p a --seed -1", "--seed: '-1' is no whole number from 0 to 9223372036854775807"},
+      {"run -p a --seed -2", "--seed: '-2' is no whole number from -1 to 9223372036854775807"},
+      {"bench -p 1,,2", "--prompt: '' is no whole number from 0 to 1048576"},
+      {"bench -d 0,x", "--depth: 'x' is no whole number from 0 to 1048576"},
+      {"bench -b 1,", "--batch: '' is no whole number from 1 to 64"},
+      {"run -p a --weights map --expert-ram 25%", conflict},
+      {"chat --weights map --expert-ram 2G", conflict},
+      {"bench --weights map --expert-ram 25%", conflict},
+      {"config --weights map --expert-ram 25%", conflict},
+      {"serve --plan --parallel 65", "65 parallel requests; allowed is 1 to 64"},
       {"tokenize -p a --specials bogus", "--specials: 'bogus' must be all, user_defined or none"},
       {"tokenize", "a text (-p TEXT) or a file (-f FILE) is required"},
       {"run -p a -m ''", "--model: the model path is empty"},
@@ -231,6 +243,37 @@ TEST_F(Program, numbers_and_words_outside_their_range_exit_with_2) {
     EXPECT_EQ(r.code, 2) << arguments;
     EXPECT_EQ(r.error, "strata: " + sentence + "\n") << arguments;
   }
+}
+
+// What a start would refuse.
+TEST_F(Program, a_plan_refuses_what_could_not_be) {
+  const std::map<std::string, std::string> sentences = {
+      {"run --plan -f /nope", "'/nope'"},
+      {"run --plan --ctx 100000000", "is more than the model's"},
+      {"run --plan --drafts 2 --draft-vocabulary /nope", "'/nope'"},
+      {"bench --plan -p 1000000", "needs a context of 1000000 tokens"},
+      {"bench --plan -p 0 -n 0", "there is nothing to measure"},
+  };
+  for (const auto& [arguments, sentence] : sentences) {
+    const Outcome r = run(arguments);
+    EXPECT_EQ(r.code, 1) << arguments;
+    EXPECT_THAT(r.error, HasSubstr(sentence)) << arguments;
+    EXPECT_EQ(r.out, "") << arguments;
+  }
+}
+
+// A limit of the shell is an error with a hint, and leaves no half of a file.
+TEST_F(Program, a_limit_of_file_sizes_is_told) {
+  const std::string model = (folder / "limited.gguf").string();
+  const std::string error = (folder / "error").string();
+  const std::string command = fmt::format(
+      "bash -c '(ulimit -f 0; \"{}\" synth \"{}\" --layers 4 --experts 16 --type q4_0 2>&1) | cat "
+      ">\"{}\"; exit ${{PIPESTATUS[0]}}'",
+      STRATA_PROGRAM, model, error);
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
+  EXPECT_THAT(slurp(error), HasSubstr("allow this program larger files (ulimit -f)"));
+  EXPECT_FALSE(std::filesystem::exists(model));
+  EXPECT_FALSE(std::filesystem::exists(model + ".partial"));
 }
 
 TEST_F(Program, sampling_in_a_model_that_no_request_may_have_is_said_and_not_used) {

@@ -114,7 +114,7 @@ TEST_F(ConfigTest, ValuesAreCheckedAsServeDoes) {
       {"--drafts 16", "must be auto, off or 1 to 15"},
       {"--draft-source tea", "tea"},
       {"--weights heavy", "heavy"},
-      {"--kv-type q9", "'q9' is no type of keys and values; it must be f32, f16, int8"},
+      {"--kv-type q9", "--kv-type: 'q9' is not known; it must be f32, f16, int8"},
       {"--engine elsewhere", "must be process or inside"},
       {"--ctx 1", "less than 64 tokens hold no conversation"},
       {"--threads 100000", "from 0 to 4096"},
@@ -150,6 +150,14 @@ TEST_F(ConfigTest, RefusesWithNameAndPlace) {
       {R"({"api_key":""})", "must be without empty strings"},
       {R"({"aliases":[5]})", "must be a string or an array of strings"},
       {R"({"sampling":[]})", "must be a JSON object"},
+      {R"({"kv_type":"q9"})", "'kv_type' in"},
+      {R"({"kv_type":"q9"})", "'q9' is not known; it must be f32, f16, int8, q4_0 or k8v4"},
+      {R"({"expert_ram":"lots"})", "'expert_ram' in"},
+      {R"({"cache_ram":"5X"})", "'cache_ram' in"},
+      {R"({"cache_disk":"5X"})", "'cache_disk' in"},
+      {R"({"drafts":"16"})", "'drafts' in"},
+      {R"({"weights":"a,m"})", "'weights' in"},
+      {R"({"log_level":"loud"})", "'log_level' in"},
       {R"([])", "is an array where an object is needed"},
       {R"({"port":1)", "is no valid JSON"},
   };
@@ -160,6 +168,8 @@ TEST_F(ConfigTest, RefusesWithNameAndPlace) {
   EXPECT_THAT(run("config --config /nonexistent.json"), HasSubstr("/nonexistent.json"));
   EXPECT_THAT(run("config --port 70000"), HasSubstr("--port must be a whole number"));
   EXPECT_THAT(run("config", "STRATA_PORT=abc"), HasSubstr("STRATA_PORT must be a whole number"));
+  EXPECT_THAT(run("config", "STRATA_KV_TYPE=q9"), HasSubstr("STRATA_KV_TYPE: 'q9' is not known"));
+  EXPECT_THAT(run("config", "STRATA_EXPERT_RAM=12Q"), HasSubstr("STRATA_EXPERT_RAM: '12Q'"));
   EXPECT_THAT(run("config --api-key ''"), HasSubstr("--api-key must be without empty strings"));
   EXPECT_THAT(run("config --sampling '{'"), HasSubstr("--sampling is no valid JSON"));
 }

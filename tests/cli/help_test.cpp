@@ -113,8 +113,7 @@ TEST_F(Help, EveryCommandHasAManualPageWithAllItsOptions) {
 }
 
 TEST_F(Help, ManualPagesPleaseMandoc) {
-  const std::string pages = (folder / "pages").string();
-  std::filesystem::create_directory(pages);
+  const std::string pages = (folder / "new" / "pages").string();  // makes both
   ASSERT_EQ(run("man --write " + pages).code, 0);
   std::size_t count = 0;
   for (const auto& page : std::filesystem::directory_iterator(pages)) {
@@ -157,7 +156,10 @@ TEST_F(Help, BashOffersWhatFits) {
               UnorderedElementsAre("chat", "config", "convert", "completion"));
   EXPECT_THAT(offered({"strata", "ple", ""}), UnorderedElementsAre("bench", "verify"));
   EXPECT_THAT(offered({"strata", "run", "--effort", ""}),
-              UnorderedElementsAre("none", "low", "medium", "high"));
+              UnorderedElementsAre("none", "low", "medium", "high", "xhigh", "max"));
+  for (const char* command : {"run", "bench", "serve"})
+    EXPECT_THAT(offered({"strata", command, "--kv-type", ""}),
+                UnorderedElementsAre("f32", "f16", "int8", "q4_0", "k8v4"));
   EXPECT_THAT(offered({"strata", "run", "--effort", "=", "l"}), UnorderedElementsAre("low"));
   EXPECT_THAT(offered({"strata", "completion", ""}), UnorderedElementsAre("bash", "zsh", "fish"));
   EXPECT_THAT(offered({"strata", "run", "-p", ""}), UnorderedElementsAre());

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 
 #include "tests/engine/answers.h"
 #include "tests/engine/conversation_fixture.h"
@@ -92,7 +93,7 @@ TEST_F(ExpertBudget, ABudgetThatIsTooSmallIsRefused) {
   EXPECT_THAT(engine.error().message, HasSubstr("is the least"));
 }
 
-// Every seventh allocation of a start fails once; the helper's second argument 1 is every one.
+// Every 37th allocation of a start fails once, or each one (STRATA_ALLOCATION_STEP=1).
 TEST(OutOfMemory, AStartIsAnEngineOrASentence) {
   const auto model = test::tiny_draft_model();
   ASSERT_NE(model, nullptr);
@@ -102,7 +103,9 @@ TEST(OutOfMemory, AStartIsAnEngineOrASentence) {
   ASSERT_TRUE(file);
   ASSERT_TRUE((*file)->write(*model->files.get("model.gguf")));
   ASSERT_TRUE((*file)->finish());
-  const std::string command = fmt::format("{} {} 7", STRATA_HELPER_OUT_OF_MEMORY, path);
+  const char* step = std::getenv("STRATA_ALLOCATION_STEP");
+  const std::string command = fmt::format("{} {} {} {}", STRATA_HELPER_OUT_OF_MEMORY, path,
+                                          folder.path(), step ? step : "37");
   std::FILE* program = ::popen(command.c_str(), "r");
   ASSERT_NE(program, nullptr);
   long failures = 0;

@@ -12,6 +12,7 @@
 #include <random>
 #include <unordered_map>
 
+#include "model/expert_profile.h"
 #include "model/forward.h"
 #include "model/open_network.h"
 #include "tokenizer/tokenizer.h"
@@ -111,6 +112,39 @@ double with_recent(const std::vector<bool>& core, std::size_t recent, const Choi
   return static_cast<double>(hits) / static_cast<double>(choices.size());
 }
 
+// The set that ExpertStore keeps: what is used less by both counts of a profile makes room.
+double with_profile(ExpertProfile profile, std::size_t layers, std::size_t count,
+                    const Choices& choices) {
+  std::vector<std::uint32_t> ids(profile.size());
+  std::iota(ids.begin(), ids.end(), 0u);
+  const std::size_t experts = ids.size() / layers;
+  std::stable_sort(ids.begin(), ids.end(), [&](std::uint32_t a, std::uint32_t b) {
+    if (profile.heat(a) != profile.heat(b)) return profile.heat(a) > profile.heat(b);
+    return a % experts < b % experts;
+  });
+  std::vector<bool> resident(ids.size());
+  ids.resize(count);
+  for (const std::uint32_t id : ids) resident[id] = true;
+  std::size_t hits = 0;
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    const std::uint32_t id = choices[i];
+    profile.used(id, 1);
+    if (id < experts) profile.passed(1);  // layer 0 has chosen
+    if (resident[id]) {
+      ++hits;
+      continue;
+    }
+    const auto least = std::min_element(
+        ids.begin(), ids.end(),
+        [&](std::uint32_t a, std::uint32_t b) { return profile.score(a) < profile.score(b); });
+    if (least == ids.end() || profile.score(*least) >= profile.score(id)) continue;
+    resident[*least] = false;
+    resident[id] = true;
+    *least = id;
+  }
+  return static_cast<double>(hits) / static_cast<double>(choices.size());
+}
+
 std::vector<bool> hottest(const std::vector<double>& heat, std::size_t count) {
   std::vector<std::uint32_t> ids(heat.size());
   std::iota(ids.begin(), ids.end(), 0u);
@@ -161,23 +195,33 @@ Status report(const std::string& model, const std::string& learn, const std::str
   STRATA_ASSIGN(const Text learned, record(network, *backend, *recorder, learn_ids));
   STRATA_ASSIGN(const Text text, record(network, *backend, *recorder, held_ids));
   std::vector<double> heat(all);
-  for (const std::uint32_t id : learned.choices) ++heat[id];
+  const ExpertProfile none_learned(0, std::vector<std::uint32_t>(network.blocks.size(), experts));
+  ExpertProfile profile = none_learned;
+  for (const std::uint32_t id : learned.choices) {
+    ++heat[id];
+    profile.used(id, 1);
+    if (id < experts) profile.passed(1);
+  }
+  profile = profile.as_saved();
   fmt::print("{} tokens to learn from, {} held out; guesses of the next layer: {:.1f} % right\n",
              learned.tokens, text.tokens,
              100 * static_cast<double>(text.right) /
                  static_cast<double>(std::max<std::size_t>(1, text.guessed)));
   fmt::print(
-      "| budget | first come | last used | profile | 3/4 profile, 1/4 last used | 1/2, 1/2 |\n"
-      "| --- | ---: | ---: | ---: | ---: | ---: |\n");
+      "| budget | first come | last used | fixed profile | 1/2 profile, 1/2 last used | both "
+      "counts, "
+      "nothing learned | both counts |\n"
+      "| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n");
   for (const int percent : {75, 50, 25, 10}) {
     const std::size_t count = all * static_cast<std::size_t>(percent) / 100;
     const std::vector<bool> none(all);
-    fmt::print("| {} % | {:.1f} % | {:.1f} % | {:.1f} % | {:.1f} % | {:.1f} % |\n", percent,
-               100 * fixed(first_come(text.choices, all, count), text.choices),
+    fmt::print("| {} % | {:.1f} % | {:.1f} % | {:.1f} % | {:.1f} % | {:.1f} % | {:.1f} % |\n",
+               percent, 100 * fixed(first_come(text.choices, all, count), text.choices),
                100 * with_recent(none, count, text.choices),
                100 * fixed(hottest(heat, count), text.choices),
-               100 * with_recent(hottest(heat, count - count / 4), count / 4, text.choices),
-               100 * with_recent(hottest(heat, count - count / 2), count / 2, text.choices));
+               100 * with_recent(hottest(heat, count - count / 2), count / 2, text.choices),
+               100 * with_profile(none_learned, network.blocks.size(), count, text.choices),
+               100 * with_profile(profile, network.blocks.size(), count, text.choices));
   }
   return {};
 }

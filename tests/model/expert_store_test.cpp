@@ -2,6 +2,7 @@
 // stay with those who met them.
 #include "model/expert_store.h"
 
+#include <gmock/gmock.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -231,7 +232,6 @@ TEST_F(ExpertStoreTest, ADiskThatDoesNotAnswerEndsInASentence) {
 // A prompt leaves what decoding used last, and what is used often stays.
 TEST_F(ExpertStoreTest, WhatIsKept) {
   ExpertStoreOptions options;
-  options.recent_share = 0.5;
   const auto store = open(converted_->files, 4, options);
   const auto pass = [&](std::vector<std::uint32_t> experts, bool decode) {
     std::vector<ExpertUse> uses;
@@ -247,6 +247,61 @@ TEST_F(ExpertStoreTest, WhatIsKept) {
   EXPECT_EQ(pass({5, 6}, true), 0u);
   EXPECT_EQ(store->lifetime(1, 5), ExpertLifetime::resident);
   EXPECT_EQ(store->lifetime(1, 7), ExpertLifetime::transient);
+}
+
+// What is read once does not take the place of what is used often; what is used often from now on
+// does, and what is no longer used goes first.
+TEST_F(ExpertStoreTest, TheCoreFollowsWhatIsUsed) {
+  ExpertStoreOptions options;
+  options.profile_path.clear();
+  const auto store = open(converted_->files, 3, options);
+  const auto use_of = [&](std::vector<std::uint32_t> experts, int times) {
+    std::vector<ExpertUse> uses;
+    for (const std::uint32_t e : experts) uses.push_back({e, 1});
+    for (int i = 0; i < times; ++i) {
+      store->begin(0, uses, true);
+      while (!store->next().empty()) continue;
+    }
+  };
+  const auto resident = [&](std::uint32_t expert) {
+    return store->lifetime(0, expert) == ExpertLifetime::resident;
+  };
+  use_of({4, 5, 6}, 20);
+  EXPECT_TRUE(resident(4) && resident(5) && resident(6));
+  use_of({7}, 3);
+  EXPECT_TRUE(resident(4) && resident(5) && resident(6));
+  use_of({5, 6}, 10);
+  use_of({7}, 30);
+  EXPECT_FALSE(resident(4));
+  EXPECT_TRUE(resident(5) && resident(6) && resident(7));
+}
+
+// Guesses wait for what is needed, are no more than pay, and are hits of their own.
+TEST_F(ExpertStoreTest, GuessesAreReadBehindWhatIsNeeded) {
+  ExpertStoreOptions options;
+  options.stream = 12;
+  const auto store = open(converted_->files, 0, options);
+  const std::uint32_t count = layers()[1]->gate.count;
+  std::vector<std::uint64_t> steps;
+  for (std::uint32_t window = 0; window < 100; ++window) {
+    const std::uint64_t before = store->counters().asked_ahead;
+    const std::uint32_t first = 2 * window % count, guess = 3 * window % count;
+    const ExpertUse uses[] = {{first, 1}, {first + 1, 1}};
+    store->begin(0, uses, true);
+    const std::uint32_t guesses[] = {guess, (guess + 1) % count, (guess + 2) % count};
+    if (store->looks_ahead()) store->prefetch(1, guesses);
+    EXPECT_EQ(store->counters().asked_ahead, before);
+    while (!store->next().empty()) continue;
+    if (const std::uint64_t asked = store->counters().asked_ahead - before; asked > 0)
+      steps.push_back(asked);
+    const ExpertUse needed[] = {{guess, 1}};
+    store->begin(1, needed, true);
+    while (!store->next().empty()) continue;
+  }
+  EXPECT_GT(store->counters().ahead_hits, 0u);
+  EXPECT_THAT(steps, testing::Each(testing::Le(3u)));
+  EXPECT_THAT(steps, testing::Contains(1u));
+  EXPECT_EQ(store->counters().failed, 0u);
 }
 
 TEST_F(ExpertStoreTest, TheProfileSurvivesAndIsBoundToItsModel) {

@@ -59,6 +59,12 @@ MemoryWishes conversations(std::uint64_t gib) {
   w.conversations = gib * kGiB;
   return w;
 }
+MemoryWishes ngram_cache(std::uint64_t gib) {
+  MemoryWishes w = wishes();
+  w.ngram_cache = gib * kGiB;
+  w.ngram_least = 20 * kMiB;
+  return w;
+}
 MemoryWishes table_in_memory() {
   MemoryWishes w = wishes();
   w.table_in_memory = true;
@@ -112,6 +118,18 @@ const std::vector<Case> kCases = {
     {"larger conversations", 64, 60, 0, 0, &kQ2, conversations(30), Place::partly,
      "not all experts"},
     {"too large conversations", 64, 60, 0, 0, &kQ2, conversations(59), std::nullopt, "--cache-ram"},
+    {"a large cache of rows", 64, 60, 0, 0, &kQ2, ngram_cache(10), Place::memory, "all weights"},
+    {"a larger cache of rows, fewer experts", 64, 60, 0, 0, &kQ2, ngram_cache(20), Place::partly,
+     "not all experts"},
+    {"a cache of rows beyond memory", 64, 60, 0, 0, &kQ2, ngram_cache(100), std::nullopt,
+     "--ngram-cache 56"},
+    {"all in memory, beside a large cache of rows", 64, 60, 0, 0, &kQ2,
+     [] {
+       MemoryWishes w = ngram_cache(20);
+       w.residence = Residence::ram;
+       return w;
+     }(),
+     std::nullopt, "n-gram rows"},
     {"the table in memory", 96, 90, 0, 0, &kQ2, table_in_memory(), Place::memory,
      "all weights fit"},
     {"the table in memory, less for experts", 64, 60, 0, 0, &kQ2, table_in_memory(), Place::partly,
@@ -161,11 +179,19 @@ TEST(MemoryPlan, WhatIsProposedFits) {
     const auto refused = plan_memory(machine_of(c), *c.model, c.wishes);
     if (refused) continue;
     const std::string& said = refused.error().message;
+    SCOPED_TRACE(said);
+    if (const std::size_t rows = said.find("--ngram-cache "); rows != said.npos) {
+      MemoryWishes w = c.wishes;
+      w.ngram_cache = std::stoull(said.substr(rows + 14)) * kMiB;
+      EXPECT_TRUE(plan_memory(machine_of(c), *c.model, w));
+      w.ngram_cache += kMiB;
+      EXPECT_FALSE(plan_memory(machine_of(c), *c.model, w));
+    }
     const std::size_t at = said.find("--expert-ram ");
     if (at == said.npos) continue;
-    SCOPED_TRACE(said);
     const std::string size = said.substr(at + 13, said.find_first_of(" ;", at + 13) - at - 13);
-    MemoryWishes w = wishes();
+    MemoryWishes w = c.wishes;
+    w.residence = Residence::automatic;
     w.expert_ram = *expert_ram_from(size);
     EXPECT_TRUE(plan_memory(machine_of(c), *c.model, w));
   }

@@ -178,7 +178,7 @@ TEST(OpenTable, ErrorsNameWhatIsWrong) {
 }
 
 TEST(RowCache, HoldsItsBudgetAndGivesAskedRowsASecondChance) {
-  auto cache = RowCache::create(100'000, 90);
+  auto cache = RowCache::create(100'000, 90, 1'000'000);
   ASSERT_TRUE(cache);
   EXPECT_LE(cache->bytes(), 100'000u);
   EXPECT_GT(cache->bytes(), 99'000u);
@@ -196,11 +196,21 @@ TEST(RowCache, HoldsItsBudgetAndGivesAskedRowsASecondChance) {
   EXPECT_EQ(lost, 7u);  // 0 to 7 without 3
   cache->clear();
   EXPECT_EQ(cache->find(3).bytes, nullptr);
-  auto none = RowCache::create(10, 90);
+  auto none = RowCache::create(10, 90, 1'000'000);
   ASSERT_TRUE(none);
   EXPECT_EQ(none->capacity(), 0u);
   EXPECT_FALSE(none->contains(0));
   EXPECT_TRUE(none->insert(0, row, true));
+}
+
+// A cache that may be larger than its table is as large as the table.
+TEST(RowCache, TakesNoMoreThanTheTable) {
+  constexpr std::uint64_t kTebibyte = std::uint64_t{1} << 40;
+  auto cache = RowCache::create(kTebibyte, 90, 10'000);
+  ASSERT_TRUE(cache);
+  EXPECT_GE(cache->capacity(), 10'000u);
+  EXPECT_LE(cache->capacity(), 10'008u);
+  EXPECT_EQ(RowCache::bytes_for(kTebibyte, 90, 10'000), cache->bytes());
 }
 
 TEST(LatencyHistogram, PercentilesAreNearAndNeverBelow) {
