@@ -373,67 +373,88 @@ STRATA_INLINE void integer_input(const QuantizedRow& x, std::size_t at, IntegerI
   in.scale = x.scales[at / kBlock];
 }
 
-// One block of 16 rows with `Tokens` inputs.
+// A strip of sixteen rows: their sums, and their scales.
 template <class F, std::size_t Tokens>
-STRATA_INLINE void integer_rows(const std::byte* const* rows, std::size_t offset,
-                                const std::byte* next, const IntegerInput* const* in, Lanes* acc) {
+struct IntegerTile {
   using Stored = typename F::Stored;
-  Zmm part[kLanes][Tokens], low[kLanes][Tokens];
-  alignas(64) std::uint16_t halves[2][kLanes];
-  Zmm scale_index[4];
-  for (std::size_t j = 0; j < 4; ++j)
-    scale_index[j] = load_zmm(ScaleIndex<F::order, F::group>::table.of[j].data());
-  const auto use = [&](std::size_t r, const Stored& block, const IntegerRow& row) {
-    std::memcpy(&halves[0][r], block.d, 2);
-    if constexpr (F::minima) std::memcpy(&halves[1][r], block.dmin, 2);
+  static constexpr std::size_t blocks = kStripBlocks / Tokens, bytes = sizeof(Stored);
+  // Sixteen parts of a sum; of formats with minima eight, and eight of those.
+  Zmm sums[blocks][Tokens][kLanes];
+  alignas(64) std::uint16_t d[blocks][kLanes], dmin[F::minima ? blocks : 1][kLanes];
+
+  // Blocks b and b + 1 of row r, or b alone.
+  template <std::size_t, std::size_t Second>
+  STRATA_METHOD void take(std::size_t r, std::size_t b, const std::byte* at, const IntegerInput* in,
+                          std::size_t stride) {
+    const auto* block = reinterpret_cast<const Stored*>(at);
+    if constexpr (requires { F::load_two; }) {
+      IntegerRow two[2];
+      F::load_two(block[0], block[Second > 0 ? 1 : 0], two);
+      keep(r, b, block[0], two[0], in, stride);
+      if constexpr (Second > 0) keep(r, b + 1, block[1], two[1], in + 1, stride);
+    } else {
+      IntegerRow row;
+      F::load(block[0], row);
+      keep(r, b, block[0], row, in, stride);
+      if constexpr (Second > 0) {
+        F::load(block[1], row);
+        keep(r, b + 1, block[1], row, in + 1, stride);
+      }
+    }
+  }
+  STRATA_METHOD void keep(std::size_t r, std::size_t b, const Stored& block, const IntegerRow& row,
+                          const IntegerInput* in, std::size_t stride) {
+    std::memcpy(&d[b][r], block.d, 2);
+    if constexpr (F::minima) std::memcpy(&dmin[b][r], block.dmin, 2);
+    Zmm scales[4];
+    for (std::size_t j = 0; j < 4; ++j)
+      scales[j] =
+          _mm512_permutexvar_epi16(load_zmm(ScaleIndex<F::order, F::group>::table.of[j].data()),
+                                   _mm512_castsi256_si512(row.scales));
     for (std::size_t t = 0; t < Tokens; ++t) {
+      const IntegerInput& input = in[t * stride];
       Zmm sum = _mm512_setzero_si512();
       if constexpr (F::zero != 0) {
         constexpr int shift = F::zero == 32 ? 5 : 2;
         static_assert(F::zero == 1 << shift);
-        const __m256i zeros = _mm256_slli_epi32(_mm256_madd_epi16(row.scales, in[t]->sums), shift);
+        const __m256i zeros = _mm256_slli_epi32(_mm256_madd_epi16(row.scales, input.sums), shift);
         sum = _mm512_sub_epi32(sum, _mm512_zextsi256_si512(zeros));
       }
       for (std::size_t j = 0; j < 4; ++j) {
-        Zmm x = in[t]->values[j];
+        Zmm x = input.values[j];
         if constexpr (F::signs)
           x = _mm512_mask_sub_epi8(x, row.minus[j], _mm512_setzero_si512(), x);
-        const Zmm scales =
-            _mm512_permutexvar_epi16(scale_index[j], _mm512_castsi256_si512(row.scales));
-        sum = _mm512_dpwssd_epi32(sum, _mm512_maddubs_epi16(row.codes[j], x), scales);
+        sum = _mm512_dpwssd_epi32(sum, _mm512_maddubs_epi16(row.codes[j], x), scales[j]);
       }
-      part[r][t] = sum;
-      if constexpr (F::minima)
-        low[r][t] = _mm512_zextsi256_si512(_mm256_madd_epi16(row.mins, in[t]->sums));
-    }
-  };
-  for (std::size_t r = 0; r < kLanes; r += 2) {
-    const auto& first = *reinterpret_cast<const Stored*>(rows[r] + offset);
-    const auto& second = *reinterpret_cast<const Stored*>(rows[r + 1] + offset);
-    prefetch_run(next + r * sizeof(Stored), 2 * sizeof(Stored));
-    if constexpr (requires { F::load_two; }) {
-      IntegerRow two[2];
-      F::load_two(first, second, two);
-      use(r, first, two[0]);
-      use(r + 1, second, two[1]);
-    } else {
-      IntegerRow row;
-      F::load(first, row);
-      use(r, first, row);
-      F::load(second, row);
-      use(r + 1, second, row);
+      if constexpr (F::minima) {
+        const __m256i eight =
+            _mm256_add_epi32(_mm512_castsi512_si256(sum), _mm512_extracti64x4_epi64(sum, 1));
+        sum = _mm512_inserti64x4(_mm512_castsi256_si512(eight),
+                                 _mm256_madd_epi16(row.mins, input.sums), 1);
+      }
+      sums[b][t][r] = sum;
     }
   }
-  const auto floats = [&](std::size_t i) {
-    return (Lanes)_mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(halves[i])));
-  };
-  Lanes d = floats(0);
-  if constexpr (F::factor != 1.0f) d = d * all(F::factor);
-  for (std::size_t t = 0; t < Tokens; ++t) {
-    const Lanes dx = all(in[t]->scale);
-    acc[t] = fma_lanes(to_float((IntLanes)sum_each(&part[0][t], Tokens)), d * dx, acc[t]);
-    if constexpr (F::minima)
-      acc[t] =
-          fma_lanes(to_float((IntLanes)sum_each(&low[0][t], Tokens)), -(floats(1) * dx), acc[t]);
+  // The same blocks of all rows.
+  STRATA_METHOD void add(std::size_t b, std::size_t groups, const IntegerInput* in,
+                         std::size_t stride, Lanes* acc) {
+    const auto floats = [](const std::uint16_t* halves) {
+      return (Lanes)_mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(halves)));
+    };
+    for (std::size_t i = 0; 8 * i < groups; ++i) {
+      Lanes scale = floats(d[b + i]);
+      if constexpr (F::factor != 1.0f) scale = scale * all(F::factor);
+      for (std::size_t t = 0; t < Tokens; ++t) {
+        const Lanes dx = all(in[t * stride + i].scale);
+        if constexpr (F::minima) {
+          Zmm sum, low;
+          sum_both(sums[b + i][t], sum, low);
+          acc[t] = fma_lanes(to_float((IntLanes)sum), scale * dx, acc[t]);
+          acc[t] = fma_lanes(to_float((IntLanes)low), -(floats(dmin[b + i]) * dx), acc[t]);
+        } else {
+          acc[t] = fma_lanes(to_float((IntLanes)sum_each(sums[b + i][t])), scale * dx, acc[t]);
+        }
+      }
+    }
   }
-}
+};

@@ -33,20 +33,33 @@ STRATA_INLINE void bit_pairs(const Zmm& bytes, Zmm* codes) {
 STRATA_INLINE Zmm masked_or(const Zmm& a, const Zmm& mask, const Zmm& b) {
   return _mm512_ternarylogic_epi64(a, mask, b, 0xea);
 }
-// Sums of 16 vectors of 16 dwords, vector r in lane r.
-STRATA_INLINE Zmm sum_each(const Zmm* v, std::size_t stride) {
-  Zmm u[4];
+// Sums across four vectors each: 128-bit lane i of u[q] has a part of the sums of v[4 q] to
+// v[4 q + 3].
+STRATA_INLINE void sum_fours(const Zmm* v, Zmm* u) {
   for (std::size_t q = 0; q < 4; ++q) {
-    const Zmm a = v[4 * q * stride], b = v[(4 * q + 1) * stride], c = v[(4 * q + 2) * stride],
-              d = v[(4 * q + 3) * stride];
+    const Zmm a = v[4 * q], b = v[4 * q + 1], c = v[4 * q + 2], d = v[4 * q + 3];
     const Zmm ab = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
     const Zmm cd = _mm512_add_epi32(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
     u[q] = _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
   }
-  const auto halves = [](const Zmm& a, const Zmm& b) {
-    return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
-  };
-  return halves(halves(u[0], u[1]), halves(u[2], u[3]));
+}
+// Lanes 0 + 1 and 2 + 3 of both.
+STRATA_INLINE Zmm sum_lane_pairs(const Zmm& a, const Zmm& b) {
+  return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
+}
+// Sums of 16 vectors of 16 dwords, vector r in lane r.
+STRATA_INLINE Zmm sum_each(const Zmm* v) {
+  Zmm u[4];
+  sum_fours(v, u);
+  return sum_lane_pairs(sum_lane_pairs(u[0], u[1]), sum_lane_pairs(u[2], u[3]));
+}
+// Of their lower and of their upper halves.
+STRATA_INLINE void sum_both(const Zmm* v, Zmm& lower, Zmm& upper) {
+  Zmm u[4];
+  sum_fours(v, u);
+  const Zmm a = sum_lane_pairs(u[0], u[1]), b = sum_lane_pairs(u[2], u[3]);
+  lower = _mm512_shuffle_i32x4(a, b, 0x88);
+  upper = _mm512_shuffle_i32x4(a, b, 0xdd);
 }
 
 // The order in which a format's codes come out of its registers: value at byte i of vector j.
@@ -132,56 +145,123 @@ STRATA_INLINE void reorder(const std::int8_t* values, Zmm* out) {
   }
 }
 
+// Blocks of sixteen rows whose integers wait together, times the tokens.
+constexpr std::size_t kStripBlocks = 48;
+
 #include "compute/cpu/gemv_floats_impl.h"
 #include "compute/cpu/gemv_integers_impl.h"
 
 // --- rows of a matrix ---------------------------------------------------------------------------
 
-// All blocks of 16 rows; rows behind the last are that row again and are not stored.
-template <class F, std::size_t Tokens, class Input>
-static void gemv_lanes(const std::byte* const* rows, [[maybe_unused]] std::size_t row_bytes,
-                       std::size_t width, const std::byte* next,
-                       [[maybe_unused]] const std::byte* end, const Input* in, std::size_t stride,
-                       float* const* y, std::size_t count) {
+// How far ahead of what it multiplies a thread asks for weights.
+constexpr std::size_t kAhead = 8192;
+
+struct GemvRows {
+  const std::byte* first = nullptr;
+  std::size_t row_bytes = 0, width = 0;
+  const std::byte *end = nullptr, *after = nullptr;  // of the matrix; what is read behind it
+
+  const std::byte* row(std::size_t r) const { return first + r * row_bytes; }
+  // What is read kAhead bytes after `at`.
+  const std::byte* ahead_of(const std::byte* at) const {
+    const std::ptrdiff_t left = end - at;
+    return left > std::ptrdiff_t{kAhead} ? at + kAhead : after + (std::ptrdiff_t{kAhead} - left);
+  }
+};
+
+// A row's last groups, fewer than sixteen. What lies behind a row counts for nothing, but it must
+// be there to load.
+template <class F, std::size_t Tokens, class Tile, class Input>
+STRATA_INLINE void take_end(Tile& tile, const GemvRows& rows, std::size_t r, std::size_t b,
+                            std::size_t groups, const std::byte* at, const Input* in,
+                            std::size_t stride) {
+  if constexpr (std::is_same_v<Input, IntegerInput>) {
+    tile.template take<8, 0>(r, b, at, in, stride);
+  } else {
+    // The case of few tokens is worth its own code where only some groups are left.
+    if constexpr (Tokens == 1 && F::least_groups <= 2) {
+      if (groups == 2) return tile.template take<2, 0>(r, b, at, in, stride);
+      if (groups == 10) return tile.template take<8, 2>(r, b, at, in, stride);
+    }
+    if constexpr (Tokens == 1 && F::least_groups <= 4) {
+      if (groups == 4) return tile.template take<4, 0>(r, b, at, in, stride);
+      if (groups == 12) return tile.template take<8, 4>(r, b, at, in, stride);
+    }
+    if (groups == 8) return tile.template take<8, 0>(r, b, at, in, stride);
+    const std::size_t needed = groups < 8 ? F::bytes : 2 * F::bytes;
+    alignas(64) std::byte copy[2 * F::bytes];
+    if (at + needed > rows.end) {
+      std::memset(copy, 0, sizeof copy);
+      std::memcpy(copy, at, static_cast<std::size_t>(rows.end - at));
+      at = copy;
+    }
+    if (groups < 8) return tile.template take<8, 0>(r, b, at, in, stride);
+    tile.template take<8, 8>(r, b, at, in, stride);
+  }
+}
+
+// What is read kAhead bytes after row r of `count`, from block `from` on, if a row is read in
+// several strips of `strip` blocks.
+template <class Tile>
+STRATA_INLINE const std::byte* ahead_of_strip(const GemvRows& rows, std::size_t first,
+                                              std::size_t count, std::size_t r, std::size_t from) {
+  constexpr std::size_t strip = Tile::blocks * Tile::bytes, step = (kAhead + strip - 1) / strip;
+  std::size_t row = r + step, offset = from * Tile::bytes;
+  if (row >= count) {
+    row -= count;
+    offset += strip;
+    if (offset >= rows.row_bytes) {  // the next rows
+      row += count;
+      offset = 0;
+    }
+  }
+  const std::byte* at = rows.row(first + row) + offset;
+  return at < rows.end ? at : rows.after + (at - rows.end);
+}
+
+// `count` rows from `first` on, at most sixteen. Their integers are made row after row, so that
+// the memory is read in its order; when those of all rows are there, they become floats, rows in
+// the lanes.
+template <class F, class Tile, std::size_t Tokens, class Input>
+static void gemv_lanes(const GemvRows& rows, std::size_t first, std::size_t count, const Input* in,
+                       std::size_t stride, float* const* y) {
+  Tile tile;
+  if (count < kLanes) std::memset(static_cast<void*>(&tile), 0, sizeof tile);
   Lanes acc[Tokens];
   for (std::size_t t = 0; t < Tokens; ++t) acc[t] = all(0.0f);
-  std::size_t offset = 0;
-  for (std::size_t at = 0, b = 0; at < width; at += kBlock, ++b) {
-    const Input* inputs[Tokens];
-    for (std::size_t t = 0; t < Tokens; ++t) inputs[t] = in + t * stride + b;
-    if constexpr (std::is_same_v<Input, IntegerInput>) {
-      integer_rows<F, Tokens>(rows, offset, next + kLanes * offset, inputs, acc);
-      offset += sizeof(typename F::Stored);
-    } else {
-      if (width - at >= kBlock) {
-        float_rows<F, Tokens>(rows, offset, 8, next + kLanes * offset, inputs, acc);
-      } else {
-        // The rows' ends. What lies behind a row counts for nothing, but it must be there to load.
-        alignas(64) std::byte copies[kLanes][F::bytes];
-        const std::byte* ends[kLanes];
-        for (std::size_t r = 0; r < kLanes; ++r) {
-          ends[r] = rows[r] + offset;
-          if (ends[r] + F::bytes <= end) continue;
-          std::memcpy(copies[r], ends[r], row_bytes - offset);
-          std::memset(copies[r] + (row_bytes - offset), 0, F::bytes - (row_bytes - offset));
-          ends[r] = copies[r];
-        }
-        float_rows<F, Tokens>(ends, 0, (width - at) / 32, next + kLanes * offset, inputs, acc);
+  const std::size_t groups = rows.width / 32;
+  const bool strips = groups > 8 * Tile::blocks;
+  for (std::size_t from = 0; 8 * from < groups; from += Tile::blocks) {
+    const std::size_t here = std::min(8 * Tile::blocks, groups - 8 * from);
+    for (std::size_t r = 0; r < count; ++r) {
+      const std::byte* at = rows.row(first + r) + from * Tile::bytes;
+      const std::byte* ahead =
+          strips ? ahead_of_strip<Tile>(rows, first, count, r, from) : rows.ahead_of(at);
+      std::size_t b = 0;
+      for (; 8 * b + 16 <= here; b += 2) {
+        prefetch_run(ahead + b * Tile::bytes, 2 * Tile::bytes);
+        tile.template take<8, 8>(r, b, at + b * Tile::bytes, in + from + b, stride);
       }
-      offset += F::bytes;
+      if (8 * b == here) continue;
+      prefetch_run(ahead + b * Tile::bytes, rows.row_bytes - (from + b) * Tile::bytes);
+      take_end<F, Tokens>(tile, rows, r, b, here - 8 * b, at + b * Tile::bytes, in + from + b,
+                          stride);
+    }
+    const std::byte* ahead = rows.ahead_of(rows.row(first + count));
+    for (std::size_t b = 0; 8 * b < here; b += 2) {
+      if (!strips) prefetch_run(ahead + b * Tile::bytes, 2 * Tile::bytes);
+      tile.add(b, std::min<std::size_t>(16, here - 8 * b), in + from + b, stride, acc);
     }
   }
   for (std::size_t t = 0; t < Tokens; ++t) store_run(y[t], acc[t], count);
 }
 
-// How far ahead of the next group's bytes a row asks: those that are needed first would come late.
-constexpr std::size_t kLead = 4096;
-
 template <class F, class Input>
 static void gemv(const std::byte* matrix, std::size_t row_bytes, std::size_t row_count,
                  std::size_t width, const QuantizedRow* x, float* const* y, std::size_t tokens,
                  const std::byte* after) {
-  constexpr std::size_t most = 4;
+  const GemvRows rows{matrix, row_bytes, width, matrix + row_count * row_bytes, after};
+  prefetch_run(matrix, std::min(kAhead, row_count * row_bytes));  // mostly there already
   thread_local std::vector<Input> inputs;
   const std::size_t blocks = (width + kBlock - 1) / kBlock;
   inputs.resize(tokens * blocks);
@@ -193,36 +273,31 @@ static void gemv(const std::byte* matrix, std::size_t row_bytes, std::size_t row
         float_input<F>(x[t], b * kBlock, inputs[t * blocks + b]);
       }
     }
-  const std::byte* end = matrix + row_count * row_bytes;
-  for (std::size_t row = 0; row < row_count; row += kLanes) {
-    const std::size_t count = std::min(kLanes, row_count - row);
-    const std::byte* rows[kLanes];
-    for (std::size_t r = 0; r < kLanes; ++r)
-      rows[r] = matrix + (row + std::min(r, count - 1)) * row_bytes;
-    const std::byte* next =
-        (row + kLanes < row_count ? rows[0] + kLanes * row_bytes : after) + kLead;
-    for (std::size_t t = 0; t < tokens;) {
-      float* out[most];
-      const std::size_t n = std::min(most, tokens - t);
-      for (std::size_t i = 0; i < n; ++i) out[i] = y[t + i] + row;
-      const Input* in = inputs.data() + t * blocks;
-      const auto run = [&](auto together) {
-        gemv_lanes<F, together.value>(rows, row_bytes, width, next, end, in, blocks, out, count);
-      };
-      switch (n) {
-        case 1:
-          run(std::integral_constant<std::size_t, 1>());
-          break;
-        case 2:
-          run(std::integral_constant<std::size_t, 2>());
-          break;
-        case 3:
-          run(std::integral_constant<std::size_t, 3>());
-          break;
-        default:
-          run(std::integral_constant<std::size_t, 4>());
+  constexpr std::size_t most = 4;
+  for (std::size_t t = 0; t < tokens; t += most) {
+    const auto run = [&](auto together) {
+      constexpr std::size_t count = together.value;
+      using Tile = std::conditional_t<std::is_same_v<Input, IntegerInput>, IntegerTile<F, count>,
+                                      FloatTile<F, count>>;
+      for (std::size_t row = 0; row < row_count; row += kLanes) {
+        float* out[count];
+        for (std::size_t i = 0; i < count; ++i) out[i] = y[t + i] + row;
+        gemv_lanes<F, Tile, count>(rows, row, std::min(kLanes, row_count - row),
+                                   inputs.data() + t * blocks, blocks, out);
       }
-      t += n;
+    };
+    switch (std::min(most, tokens - t)) {
+      case 1:
+        run(std::integral_constant<std::size_t, 1>());
+        break;
+      case 2:
+        run(std::integral_constant<std::size_t, 2>());
+        break;
+      case 3:
+        run(std::integral_constant<std::size_t, 3>());
+        break;
+      default:
+        run(std::integral_constant<std::size_t, 4>());
     }
   }
 }
