@@ -197,12 +197,18 @@ Result<int> run_kernel_speed(const BenchArguments& arguments) {
       "{} rows, GOP/s | of int8 | {} rows, GOP/s | of int8 |\n",
       kFewSpeedRows, kManySpeedRows);
   fmt::print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n");
-  for (const KernelSpeed& s : speeds)
-    fmt::print("| {} | {} | {:.1f} | {:.1f} | {:.1f} % | {:.0f} | {:.1f} % | {:.0f} | {:.1f} % |\n",
-               s.format, s.inputs, s.cache_gbps, s.memory_gbps,
-               100 * s.memory_gbps / limits.read_gbps, s.few_rows_gops,
-               100 * s.few_rows_gops / limits.int8_peak_gops, s.many_rows_gops,
-               100 * s.many_rows_gops / limits.int8_peak_gops);
+  for (const KernelSpeed& s : speeds) {
+    fmt::print("| {} | {} | {:.1f} | {:.1f} | {:.1f} % |", s.format, s.inputs, s.cache_gbps,
+               s.memory_gbps, 100 * s.memory_gbps / limits.read_gbps);
+    for (const double gops : {s.few_rows_gops, s.many_rows_gops}) {
+      if (gops > 0) {
+        fmt::print(" {:.0f} | {:.1f} % |", gops, 100 * gops / limits.int8_peak_gops);
+      } else {
+        fmt::print(" - | - |");
+      }
+    }
+    fmt::print("\n");
+  }
   return 0;
 }
 

@@ -168,8 +168,17 @@ STRATA_INLINE void load_signs(const void* words, __mmask64* minus) {
     minus[w] = load_u64(static_cast<const std::uint64_t*>(words) + w);
 }
 
-// IQ3_S: entries of four odd numbers below 16, as nibbles in two planes of bytes.
-struct GemvIQ3_S : IntegerFormat<q::BlockIQ3_S, kInOrder, 32> {
+// Bit 4 i + v of eight words of 32 bits, for all i: the signs of the values v of entries of four.
+STRATA_INLINE void entry_signs(const __m256i& words, __mmask64* minus) {
+  const Zmm each = _mm512_cvtepu32_epi64(words);
+  const Zmm places = _mm512_set1_epi64(0x1c18'1410'0c08'0400ll);
+  for (int v = 0; v < 4; ++v)
+    minus[v] = _mm512_bitshuffle_epi64_mask(each, _mm512_or_si512(places, every_byte(v)));
+}
+
+// IQ3_S: entries of four odd numbers below 16, as nibbles in two planes of bytes. Vector v of the
+// codes is the values v of all entries.
+struct GemvIQ3_S : IntegerFormat<q::BlockIQ3_S, kQuadOrder, 32> {
   static constexpr bool signs = true;
   struct Nibbles {
     alignas(64) std::uint8_t plane[2][512];
@@ -185,12 +194,12 @@ struct GemvIQ3_S : IntegerFormat<q::BlockIQ3_S, kInOrder, 32> {
     static const Nibbles nibbles;
     const Zmm index = load_zmm(b.qs);
     const std::uint64_t ninth = load_u64(b.qh);
-    const Zmm first = look_up<512>(nibbles.plane[0], index, ninth);
-    const Zmm second = look_up<512>(nibbles.plane[1], index, ninth);
-    const Zmm plane[4] = {low_nibbles(first), high_nibbles(first), low_nibbles(second),
-                          high_nibbles(second)};
-    interleave4(plane, row.codes);
-    load_signs(b.signs, row.minus);
+    for (int p = 0; p < 2; ++p) {
+      const Zmm two = look_up<512>(nibbles.plane[p], index, ninth);
+      row.codes[2 * p] = low_nibbles(two);
+      row.codes[2 * p + 1] = high_nibbles(two);
+    }
+    entry_signs(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(b.signs)), row.minus);
     row.scales = odd_scales(spread_nibbles(q::load_u32(b.scales)));
   }
 };
@@ -202,29 +211,48 @@ STRATA_INLINE __m256i even_signs(const __m256i& index) {
   return _mm256_gf2p8affine_epi64_epi8(index, matrix, 0);
 }
 
-struct GemvIQ3_XXS : IntegerFormat<q::BlockIQ3_XXS, kInOrder, 32> {
+// IQ3_XXS: the same with one of eight levels in each nibble.
+struct GemvIQ3_XXS : IntegerFormat<q::BlockIQ3_XXS, kQuadOrder, 32> {
   static constexpr bool signs = true;
   static constexpr float factor = 0.25f;
+  static constexpr std::array<std::uint8_t, 8> levels = {4, 12, 20, 28, 36, 44, 52, 62};
+  struct Nibbles {
+    alignas(64) std::uint8_t plane[2][256] = {};
+    Nibbles() {
+      for (std::size_t i = 0; i < 256; ++i)
+        for (std::size_t v = 0; v < 4; ++v) {
+          const auto value = static_cast<std::uint8_t>(q::iq3xxs_grid[i] >> (8 * v));
+          const auto level = std::find(levels.begin(), levels.end(), value) - levels.begin();
+          plane[v / 2][i] |= static_cast<std::uint8_t>(level << (4 * (v % 2)));
+        }
+    }
+  };
   STRATA_INLINE void load(const Stored& b, IntegerRow& row) {
-    static const Planes<256, 4> planes(q::iq3xxs_grid);
-    const Zmm index = load_zmm(b.qs);
-    Zmm plane[4];
-    for (int p = 0; p < 4; ++p) plane[p] = look_up<256>(planes.plane[p].data(), index, 0);
-    interleave4(plane, row.codes);
-    tail_signs(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(b.scales_signs)), row);
+    static const Nibbles nibbles;
+    alignas(64) static constexpr Permutation values = [] {
+      Permutation p{};
+      for (std::size_t i = 0; i < 64; ++i) p[i] = levels[i % 8];
+      return p;
+    }();
+    const Zmm index = load_zmm(b.qs), table = load_zmm(values.data());
+    for (int p = 0; p < 2; ++p) {
+      const Zmm two = look_up<256>(nibbles.plane[p], index, 0);
+      row.codes[2 * p] = _mm512_permutexvar_epi8(two, table);  // six bits count, three differ
+      row.codes[2 * p + 1] = _mm512_permutexvar_epi8(_mm512_srli_epi16(two, 4), table);
+    }
+    entry_signs(tail_signs(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(b.scales_signs)),
+                           row.scales),
+                row.minus);
   }
   // Eight words of four 7-bit sign indices and a 4-bit scale.
-  STRATA_INLINE void tail_signs(const __m256i& tail, IntegerRow& row) {
+  STRATA_INLINE __m256i tail_signs(const __m256i& tail, __m256i& scales) {
     const __m256i doubled = _mm256_srli_epi32(tail, 27);  // twice the scale, and a bit of an index
-    const __m128i scales = _mm256_cvtepi32_epi16(_mm256_or_si256(doubled, _mm256_set1_epi32(1)));
-    row.scales = _mm256_zextsi128_si256(scales);
+    scales = _mm256_zextsi128_si256(
+        _mm256_cvtepi32_epi16(_mm256_or_si256(doubled, _mm256_set1_epi32(1))));
     // Index l of a word starts at bit 7 l: one byte each.
     const __m256i shifts = _mm256_set1_epi64x(0x352e'2720'150e'0700ll);
-    const __m256i bytes =
-        _mm256_and_si256(_mm256_multishift_epi64_epi8(shifts, tail), _mm256_set1_epi8(127));
-    alignas(32) std::uint64_t words[4];
-    _mm256_store_si256(reinterpret_cast<__m256i*>(words), even_signs(bytes));
-    load_signs(words, row.minus);
+    return even_signs(
+        _mm256_and_si256(_mm256_multishift_epi64_epi8(shifts, tail), _mm256_set1_epi8(127)));
   }
 };
 
@@ -265,12 +293,42 @@ STRATA_INLINE void expand_two(const Zmm& low, const Zmm& high, IntegerRow* rows)
   for (int w = 0; w < 8; ++w)
     rows[w / 4].codes[w % 4] = expand_levels(w % 2 == 0 ? even : odd, 8 * (w / 2));
 }
+STRATA_INLINE Zmm both_rows(const __m256i& first, const __m256i& second) {
+  return _mm512_inserti64x4(_mm512_castsi256_si512(first), second, 1);
+}
 STRATA_INLINE __m256i nibble_scales16(const q::Byte* nibbles) {
   const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(nibbles));
   const __m128i low = _mm_and_si128(bytes, _mm_set1_epi8(15));
   const __m128i high = _mm_and_si128(_mm_srli_epi16(bytes, 4), _mm_set1_epi8(15));
   const __m128i each = _mm_unpacklo_epi8(low, high);
   return _mm256_cvtepu8_epi16(_mm_or_si128(_mm_add_epi8(each, each), _mm_set1_epi8(1)));
+}
+
+// What two blocks say of their 64 entries: level bits in two planes, signs, a byte each.
+struct EntryLevels {
+  Zmm low, high, signs;
+};
+// Vector v is the values v of all entries, so that a word of two is sixteen inputs of one block.
+struct EntryPair {
+  Zmm codes[8];
+  __mmask64 minus[8];
+  Zmm scales;  // a word for each of codes
+};
+STRATA_INLINE void entry_codes(const EntryLevels& entries, EntryPair& two) {
+  for (int v = 0; v < 8; ++v) {
+    const Zmm& plane = v < 4 ? entries.low : entries.high;
+    const Zmm levels = _mm512_srli_epi16(plane, 2 * (v % 4));  // the two lowest of six bits
+    two.codes[v] = _mm512_permutexvar_epi8(levels, load_zmm(kIq2Levels.data()));
+    two.minus[v] = _mm512_test_epi8_mask(entries.signs, every_byte(1 << v));
+  }
+}
+// As rows of their own, with codes in the order of the inputs.
+STRATA_INLINE void entry_rows(const EntryLevels& entries, IntegerRow* rows) {
+  expand_two(entries.low, entries.high, rows);
+  alignas(64) std::uint64_t words[8];
+  _mm512_store_si512(words, entries.signs);
+  load_signs(words, rows[0].minus);
+  load_signs(words + 4, rows[1].minus);
 }
 
 struct GemvIQ2_XS : IntegerFormat<q::BlockIQ2_XS, kInOrder, 16> {
@@ -281,7 +339,7 @@ struct GemvIQ2_XS : IntegerFormat<q::BlockIQ2_XS, kInOrder, 16> {
     for (std::size_t i = 0; i < 64; ++i) p[i] = static_cast<std::uint8_t>(2 * i + first);
     return p;
   }
-  STRATA_INLINE void load_two(const Stored& a, const Stored& b, IntegerRow* rows) {
+  STRATA_INLINE EntryLevels levels_of(const Stored& a, const Stored& b) {
     static const LevelPlanes<512> levels(q::iq2xs_grid);
     alignas(64) static constexpr Permutation low = every_other(0), high = every_other(1);
     // 64 words: nine bits of index, seven of signs.
@@ -289,14 +347,18 @@ struct GemvIQ2_XS : IntegerFormat<q::BlockIQ2_XS, kInOrder, 16> {
     const Zmm index = _mm512_permutex2var_epi8(first, load_zmm(low.data()), second);
     const Zmm rest = _mm512_permutex2var_epi8(first, load_zmm(high.data()), second);
     const std::uint64_t ninth = _mm512_test_epi8_mask(rest, every_byte(1));
-    expand_two(look_up<512>(levels.plane[0], index, ninth),
-               look_up<512>(levels.plane[1], index, ninth), rows);
     // As even_signs, of the upper seven bits.
     const Zmm matrix = _mm512_set1_epi64(0x0204'0810'2040'80fell);
-    alignas(64) std::uint64_t words[8];
-    _mm512_store_si512(words, _mm512_gf2p8affine_epi64_epi8(rest, matrix, 0));
-    load_signs(words, rows[0].minus);
-    load_signs(words + 4, rows[1].minus);
+    return {look_up<512>(levels.plane[0], index, ninth),
+            look_up<512>(levels.plane[1], index, ninth),
+            _mm512_gf2p8affine_epi64_epi8(rest, matrix, 0)};
+  }
+  STRATA_INLINE void load_entries(const Stored& a, const Stored& b, EntryPair& two) {
+    entry_codes(levels_of(a, b), two);
+    two.scales = both_rows(nibble_scales16(a.scales), nibble_scales16(b.scales));
+  }
+  STRATA_INLINE void load_two(const Stored& a, const Stored& b, IntegerRow* rows) {
+    entry_rows(levels_of(a, b), rows);
     rows[0].scales = nibble_scales16(a.scales);
     rows[1].scales = nibble_scales16(b.scales);
   }
@@ -305,16 +367,31 @@ struct GemvIQ2_XS : IntegerFormat<q::BlockIQ2_XS, kInOrder, 16> {
 struct GemvIQ2_XXS : IntegerFormat<q::BlockIQ2_XXS, kInOrder, 32> {
   static constexpr bool signs = true;
   static constexpr float factor = 0.125f;
-  STRATA_INLINE void load_two(const Stored& a, const Stored& b, IntegerRow* rows) {
+  STRATA_INLINE EntryLevels levels_of(const Stored& a, const Stored& b, __m256i* scales) {
     static const LevelPlanes<256> levels(q::iq2xxs_grid);
     // Eight qwords a row: four indices, then the signs and the scale.
     const Zmm first = load_zmm(a.qs), second = load_zmm(b.qs);
-    const Zmm index = _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi64_epi32(first)),
-                                         _mm512_cvtepi64_epi32(second), 1);
-    expand_two(look_up<256>(levels.plane[0], index, 0), look_up<256>(levels.plane[1], index, 0),
-               rows);
-    GemvIQ3_XXS::tail_signs(_mm512_cvtepi64_epi32(_mm512_srli_epi64(first, 32)), rows[0]);
-    GemvIQ3_XXS::tail_signs(_mm512_cvtepi64_epi32(_mm512_srli_epi64(second, 32)), rows[1]);
+    const Zmm index = both_rows(_mm512_cvtepi64_epi32(first), _mm512_cvtepi64_epi32(second));
+    const auto signs_of = [&](const Zmm& row, int i) {
+      return GemvIQ3_XXS::tail_signs(_mm512_cvtepi64_epi32(_mm512_srli_epi64(row, 32)), scales[i]);
+    };
+    return {look_up<256>(levels.plane[0], index, 0), look_up<256>(levels.plane[1], index, 0),
+            both_rows(signs_of(first, 0), signs_of(second, 1))};
+  }
+  STRATA_INLINE void load_entries(const Stored& a, const Stored& b, EntryPair& two) {
+    __m256i scales[2];
+    entry_codes(levels_of(a, b, scales), two);
+    for (__m256i& s : scales) {  // each for two words
+      s = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(s));
+      s = _mm256_or_si256(s, _mm256_slli_epi32(s, 16));
+    }
+    two.scales = both_rows(scales[0], scales[1]);
+  }
+  STRATA_INLINE void load_two(const Stored& a, const Stored& b, IntegerRow* rows) {
+    __m256i scales[2];
+    entry_rows(levels_of(a, b, scales), rows);
+    rows[0].scales = scales[0];
+    rows[1].scales = scales[1];
   }
 };
 
@@ -356,21 +433,51 @@ struct ScaleIndex {
 
 // 256 activations for a format.
 struct alignas(64) IntegerInput {
-  Zmm values[4];
-  __m256i sums;  // 16-bit, one a group
+  Zmm values[8];  // four; of formats with entries eight of a first block for itself and the second
+  __m256i sums;   // 16-bit, one a group
   float scale = 0;
 };
 
-template <class F>
-STRATA_INLINE void integer_input(const QuantizedRow& x, std::size_t at, IntegerInput& in) {
-  reorder<F::order>(x.values + at, in.values);
-  if constexpr (F::group == 16) {
-    in.sums = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x.sums16 + at / 16));
-  } else {
-    in.sums = _mm256_zextsi128_si256(
-        _mm_loadu_si128(reinterpret_cast<const __m128i*>(x.sums32 + at / 32)));
+// 256 activations of each of two blocks as EntryPair has the codes.
+STRATA_INLINE void entry_inputs(const std::int8_t* first, const std::int8_t* second, Zmm* out) {
+  alignas(64) static constexpr Permutation eighths = [] {
+    Permutation p{};
+    for (std::size_t i = 0; i < 64; ++i) p[i] = static_cast<std::uint8_t>(8 * (i % 8) + i / 8);
+    return p;
+  }();
+  alignas(64) std::uint64_t words[8][8];  // values v of eight entries
+  for (std::size_t i = 0; i < 8; ++i) {
+    const Zmm v = load_zmm((i < 4 ? first : second) + 64 * (i % 4));
+    _mm512_store_si512(words[i], _mm512_permutexvar_epi8(load_zmm(eighths.data()), v));
   }
+  const auto word = [&](std::size_t i, std::size_t v) {
+    return static_cast<long long>(words[i][v]);
+  };
+  for (std::size_t v = 0; v < 8; ++v)
+    out[v] = _mm512_setr_epi64(word(0, v), word(1, v), word(2, v), word(3, v), word(4, v),
+                               word(5, v), word(6, v), word(7, v));
+}
+
+template <class F>
+constexpr bool kHasEntries = requires { F::load_entries; };
+
+// The block at `at` of `width` activations.
+template <class F>
+STRATA_INLINE void integer_input(const QuantizedRow& x, std::size_t at, std::size_t width,
+                                 IntegerInput& in) {
   in.scale = x.scales[at / kBlock];
+  if constexpr (kHasEntries<F>) {
+    if (at / kBlock % 2 == 0)
+      entry_inputs(x.values + at, x.values + (at + kBlock < width ? at + kBlock : at), in.values);
+  } else {
+    reorder<F::order>(x.values + at, in.values);
+    if constexpr (F::group == 16) {
+      in.sums = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x.sums16 + at / 16));
+    } else {
+      in.sums = _mm256_zextsi128_si256(
+          _mm_loadu_si128(reinterpret_cast<const __m128i*>(x.sums32 + at / 32)));
+    }
+  }
 }
 
 // A strip of sixteen rows: their sums, and their scales.
@@ -378,7 +485,8 @@ template <class F, std::size_t Tokens>
 struct IntegerTile {
   using Stored = typename F::Stored;
   static constexpr std::size_t blocks = kStripBlocks / Tokens, bytes = sizeof(Stored);
-  // Sixteen parts of a sum; of formats with minima eight, and eight of those.
+  // Sixteen parts of a sum; eight of formats with minima, and eight of those; eight of formats with
+  // entries, and eight of the next block's.
   Zmm sums[blocks][Tokens][kLanes];
   alignas(64) std::uint16_t d[blocks][kLanes], dmin[F::minima ? blocks : 1][kLanes];
 
@@ -387,11 +495,20 @@ struct IntegerTile {
   STRATA_METHOD void take(std::size_t r, std::size_t b, const std::byte* at, const IntegerInput* in,
                           std::size_t stride) {
     const auto* block = reinterpret_cast<const Stored*>(at);
-    if constexpr (requires { F::load_two; }) {
-      IntegerRow two[2];
-      F::load_two(block[0], block[Second > 0 ? 1 : 0], two);
-      keep(r, b, block[0], two[0], in, stride);
-      if constexpr (Second > 0) keep(r, b + 1, block[1], two[1], in + 1, stride);
+    if constexpr (kHasEntries<F>) {
+      EntryPair two;
+      F::load_entries(block[0], block[Second > 0 ? 1 : 0], two);
+      std::memcpy(&d[b][r], block[0].d, 2);
+      if constexpr (Second > 0) std::memcpy(&d[b + 1][r], block[1].d, 2);
+      for (std::size_t t = 0; t < Tokens; ++t) {
+        Zmm sum = _mm512_setzero_si512();
+        for (std::size_t v = 0; v < 8; ++v) {
+          Zmm x = in[t * stride].values[v];
+          x = _mm512_mask_sub_epi8(x, two.minus[v], _mm512_setzero_si512(), x);
+          sum = _mm512_dpwssd_epi32(sum, _mm512_maddubs_epi16(two.codes[v], x), two.scales);
+        }
+        sums[b][t][r] = sum;
+      }
     } else {
       IntegerRow row;
       F::load(block[0], row);
@@ -406,11 +523,20 @@ struct IntegerTile {
                           const IntegerInput* in, std::size_t stride) {
     std::memcpy(&d[b][r], block.d, 2);
     if constexpr (F::minima) std::memcpy(&dmin[b][r], block.dmin, 2);
+    // Values v of entries of four: a dword of four is inputs of one group, in all vectors.
+    constexpr bool entries = &F::order == &kQuadOrder;
     Zmm scales[4];
-    for (std::size_t j = 0; j < 4; ++j)
-      scales[j] =
-          _mm512_permutexvar_epi16(load_zmm(ScaleIndex<F::order, F::group>::table.of[j].data()),
-                                   _mm512_castsi256_si512(row.scales));
+    if constexpr (entries) {
+      static_assert(F::group == 32 && F::signs);
+      scales[0] = _mm512_permutexvar_epi32(
+          _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7),
+          _mm512_cvtepi16_epi32(row.scales));
+    } else {
+      for (std::size_t j = 0; j < 4; ++j)
+        scales[j] =
+            _mm512_permutexvar_epi16(load_zmm(ScaleIndex<F::order, F::group>::table.of[j].data()),
+                                     _mm512_castsi256_si512(row.scales));
+    }
     for (std::size_t t = 0; t < Tokens; ++t) {
       const IntegerInput& input = in[t * stride];
       Zmm sum = _mm512_setzero_si512();
@@ -424,8 +550,13 @@ struct IntegerTile {
         Zmm x = input.values[j];
         if constexpr (F::signs)
           x = _mm512_mask_sub_epi8(x, row.minus[j], _mm512_setzero_si512(), x);
-        sum = _mm512_dpwssd_epi32(sum, _mm512_maddubs_epi16(row.codes[j], x), scales[j]);
+        if constexpr (entries) {
+          sum = _mm512_dpbusd_epi32(sum, row.codes[j], x);
+        } else {
+          sum = _mm512_dpwssd_epi32(sum, _mm512_maddubs_epi16(row.codes[j], x), scales[j]);
+        }
       }
+      if constexpr (entries) sum = _mm512_mullo_epi32(sum, scales[0]);
       if constexpr (F::minima) {
         const __m256i eight =
             _mm256_add_epi32(_mm512_castsi512_si256(sum), _mm512_extracti64x4_epi64(sum, 1));
@@ -441,18 +572,35 @@ struct IntegerTile {
     const auto floats = [](const std::uint16_t* halves) {
       return (Lanes)_mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(halves)));
     };
-    for (std::size_t i = 0; 8 * i < groups; ++i) {
-      Lanes scale = floats(d[b + i]);
-      if constexpr (F::factor != 1.0f) scale = scale * all(F::factor);
+    const auto fused = [](const Zmm& whole, const Lanes& factor, Lanes& sum) {
+      sum = fma_lanes(to_float((IntLanes)whole), factor, sum);
+    };
+    const auto scale_of = [&](std::size_t block) {
+      const Lanes scale = floats(d[block]);
+      return F::factor == 1.0f ? scale : scale * all(F::factor);
+    };
+    if constexpr (kHasEntries<F>) {
+      const Lanes first = scale_of(b), second = scale_of(b + 1);
       for (std::size_t t = 0; t < Tokens; ++t) {
-        const Lanes dx = all(in[t * stride + i].scale);
-        if constexpr (F::minima) {
-          Zmm sum, low;
-          sum_both(sums[b + i][t], sum, low);
-          acc[t] = fma_lanes(to_float((IntLanes)sum), scale * dx, acc[t]);
-          acc[t] = fma_lanes(to_float((IntLanes)low), -(floats(dmin[b + i]) * dx), acc[t]);
-        } else {
-          acc[t] = fma_lanes(to_float((IntLanes)sum_each(sums[b + i][t])), scale * dx, acc[t]);
+        const IntegerInput* x = in + t * stride;
+        Zmm sum, next;
+        sum_both(sums[b][t], sum, next);
+        fused(sum, first * all(x[0].scale), acc[t]);
+        if (groups > 8) fused(next, second * all(x[1].scale), acc[t]);
+      }
+    } else {
+      for (std::size_t i = 0; 8 * i < groups; ++i) {
+        const Lanes scale = scale_of(b + i);
+        for (std::size_t t = 0; t < Tokens; ++t) {
+          const Lanes dx = all(in[t * stride + i].scale);
+          if constexpr (F::minima) {
+            Zmm sum, low;
+            sum_both(sums[b + i][t], sum, low);
+            fused(sum, scale * dx, acc[t]);
+            fused(low, -(floats(dmin[b + i]) * dx), acc[t]);
+          } else {
+            fused(sum_each(sums[b + i][t]), scale * dx, acc[t]);
+          }
         }
       }
     }

@@ -85,7 +85,7 @@ constexpr CodeOrder kPairOrder = code_order([](std::size_t p) {
 // Q2_K, Q3_K: vector l holds the bit pairs l of both halves.
 constexpr CodeOrder kBitPairOrder =
     code_order([](std::size_t p) { return 128 * (p % 64 / 32) + 32 * (p / 64) + p % 32; });
-// Q2_0: byte i of a block holds values 4 i to 4 i + 3.
+// Q2_0: byte i of a block holds values 4 i to 4 i + 3; IQ3: entry i does.
 constexpr CodeOrder kQuadOrder =
     code_order([](std::size_t p) { return 64 * (p % 64 / 16) + 4 * (p % 16) + p / 64; });
 
@@ -268,7 +268,7 @@ static void gemv(const std::byte* matrix, std::size_t row_bytes, std::size_t row
   for (std::size_t t = 0; t < tokens; ++t)
     for (std::size_t b = 0; b < blocks; ++b) {
       if constexpr (std::is_same_v<Input, IntegerInput>) {
-        integer_input<F>(x[t], b * kBlock, inputs[t * blocks + b]);
+        integer_input<F>(x[t], b * kBlock, width, inputs[t * blocks + b]);
       } else {
         float_input<F>(x[t], b * kBlock, inputs[t * blocks + b]);
       }

@@ -31,7 +31,7 @@ class Measurement {
       : kernels_(kernels), pool_(threads), matrix_(bytes + kHugePage) {}
 
   Result<KernelSpeed> measure(TensorType type, Inputs inputs) {
-    const IntFormat& format = *format_for(type, inputs);
+    const IntFormat* format = format_for(type, inputs);  // nullptr: floats
     KernelSpeed speed;
     speed.format = to_string(type);
     speed.inputs = to_string(inputs);
@@ -39,20 +39,21 @@ class Measurement {
     speed.many_way = kernels_.way(type, inputs, false);
     row_bytes_ = *bytes_of(type, kWidth);
     STRATA_TRY(fill(type));
-    quantize(format);
+    prepare_inputs(format);
     const std::size_t all_rows = (matrix_.size() - kHugePage) / row_bytes_;
     const std::size_t few = std::max(kPanelRows, kCacheBytes / row_bytes_ / kLanes * kLanes);
     const double threads = double(pool_.threads());
     speed.cache_gbps = double(few * row_bytes_) * threads / 1e9 / fastest([&](std::size_t thread) {
-                         multiply(format, thread * few, few, few, 1);
+                         multiply(type, format, thread * few, few, few, 1);
                        });
     const std::size_t share = all_rows / pool_.threads() / kPanelRows * kPanelRows;
     speed.memory_gbps =
         double(share * row_bytes_) * threads / 1e9 / fastest([&](std::size_t thread) {
-          multiply(format, thread * share, share, sweep_rows(), 1);
+          multiply(type, format, thread * share, share, sweep_rows(), 1);
         });
-    speed.few_rows_gops = gops(format, kFewSpeedRows);
-    speed.many_rows_gops = gops(format, kManySpeedRows);
+    if (!format) return speed;
+    speed.few_rows_gops = gops(type, format, kFewSpeedRows);
+    speed.many_rows_gops = gops(type, format, kManySpeedRows);
     return speed;
   }
 
@@ -68,18 +69,19 @@ class Measurement {
     return {};
   }
 
-  void quantize(const IntFormat& format) {
-    std::vector<float> x(kWidth);
-    inputs_.resize(kManySpeedRows, kWidth, format.kind);
+  void prepare_inputs(const IntFormat* format) {
+    floats_.resize(kWidth);
+    if (format) inputs_.resize(kManySpeedRows, kWidth, format->kind);
     views_.clear();
     for (std::size_t r = 0; r < kManySpeedRows; ++r) {
       for (std::size_t i = 0; i < kWidth; ++i)
-        x[i] = static_cast<float>((i * 37 + r * 101) % 255) - 127.0f;
+        floats_[i] = static_cast<float>((i * 37 + r * 101) % 255) - 127.0f;
+      if (!format) return;
       views_.push_back(inputs_.row(r));
-      if (format.kind == BlockKind::group_words) {
-        kernels_.quantize_words(x.data(), kWidth, views_[r]);
+      if (format->kind == BlockKind::group_words) {
+        kernels_.quantize_words(floats_.data(), kWidth, views_[r]);
       } else {
-        kernels_.quantize_row(x.data(), kWidth, scale_width(format.kind), views_[r]);
+        kernels_.quantize_row(floats_.data(), kWidth, scale_width(format->kind), views_[r]);
       }
     }
   }
@@ -90,8 +92,8 @@ class Measurement {
   }
 
   // Rows from `first` on, some at a time.
-  void multiply(const IntFormat& format, std::size_t first, std::size_t rows, std::size_t at_once,
-                std::size_t tokens) {
+  void multiply(TensorType type, const IntFormat* format, std::size_t first, std::size_t rows,
+                std::size_t at_once, std::size_t tokens) {
     thread_local std::vector<float> values;
     thread_local std::vector<float*> y;
     values.resize(tokens * at_once);
@@ -100,15 +102,22 @@ class Measurement {
     for (std::size_t row = 0; row < rows; row += at_once) {
       const std::byte* matrix = matrix_.data() + (first + row) * row_bytes_;
       const std::size_t count = std::min(at_once, rows - row);
-      kernels_.int_gemm(format, matrix, row_bytes_, count, kWidth, views_.data(), y.data(), tokens,
-                        matrix + count * row_bytes_, false);
+      const float* x = floats_.data();
+      if (format) {
+        kernels_.int_gemm(*format, matrix, row_bytes_, count, kWidth, views_.data(), y.data(),
+                          tokens, matrix + count * row_bytes_, false);
+      } else {
+        (void)kernels_.float_gemv(type, matrix, row_bytes_, count, kWidth, &x, y.data(), tokens,
+                                  matrix + count * row_bytes_);
+      }
     }
   }
 
-  double gops(const IntFormat& format, std::size_t tokens) {
+  double gops(TensorType type, const IntFormat* format, std::size_t tokens) {
     constexpr std::size_t rows = kPanels * kPanelRows;
-    const double seconds = fastest(
-        [&](std::size_t thread) { multiply(format, thread * rows, rows, kPanelRows, tokens); });
+    const double seconds = fastest([&](std::size_t thread) {
+      multiply(type, format, thread * rows, rows, kPanelRows, tokens);
+    });
     return 2.0 * double(rows * kWidth * tokens) * double(pool_.threads()) / seconds / 1e9;
   }
 
@@ -133,6 +142,7 @@ class Measurement {
   ThreadPool pool_;
   Bytes matrix_;
   std::size_t row_bytes_ = 0;
+  std::vector<float> floats_;
   QuantizedRows inputs_;
   std::vector<QuantizedRow> views_;
 };
@@ -149,7 +159,8 @@ Result<std::vector<KernelSpeed>> measure_kernels(std::uint32_t threads, std::siz
     Measurement measurement(*kernels, threads, bytes);
     std::vector<KernelSpeed> speeds;
     for (const KernelEntry& entry : kernel_registry({&kernels, 1})) {
-      if (entry.inputs == Inputs::floats || entry.few) continue;
+      // Floats: those that need no panels for one token.
+      if (entry.inputs == Inputs::floats ? !entry.few || entry.way != "rows" : entry.few) continue;
       if (!format.empty() && format != to_string(entry.type)) continue;
       STRATA_ASSIGN(speeds.emplace_back(), measurement.measure(entry.type, entry.inputs));
     }

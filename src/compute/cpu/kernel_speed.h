@@ -20,11 +20,12 @@ struct KernelSpeed {
   std::string few_way, many_way;                 // as in the registry
   double cache_gbps = 0;                         // one token, a matrix in each core's second cache
   double memory_gbps = 0;                        // one token, a matrix of the size asked for
-  double few_rows_gops = 0, many_rows_gops = 0;  // two operations a multiply-accumulate
+  double few_rows_gops = 0, many_rows_gops = 0;  // two operations a product; 0 of floats
 };
 
-// The products in integers, all formats, with `threads` threads (0: usable_cpus()) and matrices of
-// `bytes`; some seconds. `format` limits it to one. The results of the products are not looked at.
+// The products in integers, and those of floats without panels, all formats, with `threads` threads
+// (0: usable_cpus()) and matrices of `bytes`; some seconds. `format` limits it to one. The results
+// of the products are not looked at.
 Result<std::vector<KernelSpeed>> measure_kernels(std::uint32_t threads, std::size_t bytes,
                                                  const std::string& isa = "",
                                                  const std::string& format = "");

@@ -16,8 +16,8 @@ std::span<const Kernels* const> supported_kernels() {
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("f16c")) {
-      if (__builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni") &&
-          __builtin_cpu_supports("bmi2"))
+      if (__builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512bitalg") &&
+          __builtin_cpu_supports("gfni") && __builtin_cpu_supports("bmi2"))
         tables.push_back(&kAvx512Vbmi);
       tables.push_back(&kAvx512);
     }

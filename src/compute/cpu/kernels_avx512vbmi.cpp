@@ -1,4 +1,4 @@
-// Kernels for AVX-512 with byte permutations (VBMI and GFNI beside F, BW, DQ, VL, VNNI).
+// Kernels for AVX-512 with byte permutations (VBMI, BITALG and GFNI beside F, BW, DQ, VL, VNNI).
 // The header's own undefined vectors.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -27,7 +27,7 @@
 #define STRATA_VBMI 1
 #pragma GCC push_options
 #pragma GCC target( \
-    "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni,bmi2,avx2,fma,f16c")
+    "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512bitalg,gfni,bmi2,avx2,fma,f16c")
 #pragma GCC optimize("O3")
 #pragma GCC diagnostic ignored "-Wpsabi"
 
