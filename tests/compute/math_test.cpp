@@ -1,10 +1,13 @@
-// Scalar functions of the CPU kernels.
+// Scalar functions of the CPU kernels, and norms side by side.
 #include "compute/cpu/math.h"
 
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <random>
+#include <vector>
+
+#include "compute/cpu/kernels.h"
 
 namespace strata::cpu {
 namespace {
@@ -48,6 +51,24 @@ TEST(Fused, RoundsOnce) {
   EXPECT_TRUE(same(fused(-0.0f, 1.0f, -0.0f), -0.0f));
   EXPECT_TRUE(same(fused(INFINITY, 1.0f, -1.0f), INFINITY));
   EXPECT_TRUE(std::isnan(fused(INFINITY, 1.0f, -INFINITY)));
+}
+
+TEST(Norms, SideBySideAreThoseOfOneAfterTheOther) {
+  std::mt19937 random(2);
+  std::normal_distribution<float> normal;
+  for (const Kernels* kernels : supported_kernels())
+    for (const std::size_t streams : {1u, 3u, 4u, 9u})
+      for (const std::size_t n : {16u, 40u, 256u}) {
+        std::vector<float> x(streams * n), gain(x.size()), y(x.size()), expected(x.size());
+        for (float& v : x) v = normal(random);
+        for (float& v : gain) v = normal(random);
+        for (std::size_t at = 0; at < x.size(); at += n)
+          kPortable.rms_norm(x.data() + at, gain.data() + at, n, 1e-6f, expected.data() + at);
+        kernels->rms_norms(x.data(), gain.data(), streams, n, 1e-6f, y.data());
+        EXPECT_EQ(y, expected) << kernels->isa << ", " << streams << " of " << n;
+        kernels->rms_norms(x.data(), gain.data(), streams, n, 1e-6f, x.data());
+        EXPECT_EQ(x, expected) << kernels->isa << " in place";
+      }
 }
 
 }  // namespace

@@ -211,8 +211,9 @@ void CpuBackend::multiply(std::span<const Product> products) {
   for (const Product& p : products) {
     Cut cut{total, p.tokens <= kFewTokens ? sweep_height(p.matrix.row_bytes) : kPanelRows, 0, 1};
     cut.panels = p.tokens == 0 ? 0 : (p.matrix.rows + cut.height - 1) / cut.height;
-    if (cut.panels > 0 && cut.panels < 8 * pool_.threads())
-      cut.turns = std::max<std::size_t>(1, p.tokens / kTurnTokens);
+    const std::size_t turn = cut.panels < 8 * pool_.threads() ? kTurnTokens : 4 * kTurnTokens;
+    if (cut.panels > 0 && cut.panels < 32 * pool_.threads())
+      cut.turns = std::max<std::size_t>(1, p.tokens / turn);
     total += cut.panels * cut.turns;
     parts_run_[{p.matrix.type, inputs_of(p), p.tokens <= kFewTokens}] += cut.panels * cut.turns;
     cuts.push_back(cut);
@@ -291,9 +292,8 @@ CpuBackend::ByteInputs CpuBackend::quantize(std::span<const Matrix> matrices, co
   return inputs;
 }
 
-CpuBackend::ByteInputs CpuBackend::quantize_words(std::span<const Matrix> matrices,
-                                                  const float* const* x, std::size_t count,
-                                                  Quantized& into) {
+CpuBackend::ByteInputs CpuBackend::word_inputs(std::span<const Matrix> matrices, std::size_t count,
+                                               Quantized& into) {
   ByteInputs inputs;
   const auto words = std::find_if(matrices.begin(), matrices.end(),
                                   [](const Matrix& m) { return word_format(m.type) != nullptr; });
@@ -301,10 +301,7 @@ CpuBackend::ByteInputs CpuBackend::quantize_words(std::span<const Matrix> matric
   constexpr auto kind = static_cast<std::size_t>(BlockKind::group_words);
   into.rows[kind].resize(count, words->cols, BlockKind::group_words);
   into.views[kind].resize(count);
-  for_rows(count, [&](std::size_t r) {
-    into.views[kind][r] = into.rows[kind].row(r);
-    kernels_.quantize_words(x[r], words->cols, into.views[kind][r]);
-  });
+  for (std::size_t r = 0; r < count; ++r) into.views[kind][r] = into.rows[kind].row(r);
   inputs.of[kind] = into.views[kind].data();
   return inputs;
 }
@@ -429,18 +426,19 @@ void CpuBackend::read(const ResidualWeights& weights) {
 void CpuBackend::read_rows(const ResidualWeights& weights, const Rows& wide, std::size_t first,
                            std::size_t count) {
   const ResidualShape& s = shape_.residual;
+  const auto to_words = [&](const ByteInputs& words, std::size_t r, const Rows& x) {
+    if (const QuantizedRow* rows = words[BlockKind::group_words])
+      kernels_.quantize_words(x.row(r), x.width, rows[r]);
+  };
+  ByteInputs words = word_inputs(std::array{weights.down, weights.inject}, count, bytes_normed_);
   for_rows(count, [&](std::size_t r) {
-    for (std::size_t stream = 0; stream < s.streams; ++stream) {
-      const std::size_t at = stream * s.hidden;
-      kernels_.rms_norm(wide.row(first + r) + at, weights.norm.data() + at, s.hidden, s.epsilon,
-                        normed_.row(r) + at);
-    }
+    kernels_.rms_norms(wide.row(first + r), weights.norm.data(), s.streams, s.hidden, s.epsilon,
+                       normed_.row(r));
+    to_words(words, r, normed_);
   });
   Pointers normed, low, up, gates;  // inputs are never bytes
   point(normed, normed_, count);
   point(low, low_, count);
-  ByteInputs words =
-      quantize_words(std::array{weights.down, weights.inject}, normed.data(), count, bytes_normed_);
   std::vector<Product> products = {{weights.down, normed.data(), low.data(), count, words}};
   if (!weights.inject.empty()) {
     gates.resize(count);
@@ -448,15 +446,16 @@ void CpuBackend::read_rows(const ResidualWeights& weights, const Rows& wide, std
     products.push_back({weights.inject, normed.data(), gates.data(), count, words});
   }
   multiply(products);
+  words = word_inputs({&weights.up, 1}, count, bytes_low_);
   for_rows(count, [&](std::size_t r) {
     kernels_.silu_divided(low_.row(r), low_.width, static_cast<float>(s.streams));
+    to_words(words, r, low_);
     if (weights.inject.empty()) return;
     for (std::size_t i = 0; i < s.streams; ++i) {
       float& w = gates_.row(first + r)[i];
       w = 2.0f * sigmoid(w / static_cast<float>(s.streams));
     }
   });
-  words = quantize_words({&weights.up, 1}, low.data(), count, bytes_low_);
   if (count >= kManyRows) return open_streams(weights.up, low.data(), words, first, count);
   point(up, up_, count);
   multiply(std::vector<Product>{{weights.up, low.data(), up.data(), count, words}});
@@ -495,9 +494,15 @@ void CpuBackend::open_streams(const Matrix& up, const float* const* low, const B
       const bool last = stream + 1 == s.streams;
       whole(some, up.row(last ? next : (stream + 1) * s.hidden + column));
     }
-    for (std::size_t r = 0; r < count; ++r)
+    constexpr std::size_t ahead = 6;  // rows: short pieces, far from each other
+    for (std::size_t r = 0; r < count; ++r) {
+      const float* later = normed_.row(std::min(r + ahead, count - 1)) + column;
+      for (std::size_t stream = 0; stream < s.streams; ++stream)
+        for (std::size_t i = 0; i < columns; i += kLanes)
+          __builtin_prefetch(later + stream * s.hidden + i);
       kernels_.mix_streams(scratch.gates.row(r), kPanelRows, normed_.row(r) + column, s.hidden,
                            s.streams, columns, mixed_.row(first + r) + column);
+    }
   });
 }
 

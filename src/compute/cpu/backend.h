@@ -148,9 +148,8 @@ class CpuBackend final : public Backend {
   // The inputs in bytes, for each kind that one of the matrices is of.
   ByteInputs quantize(std::span<const Matrix> matrices, const float* const* x, std::size_t count,
                       Quantized& into);
-  // The inputs in 16 bits, if one of the matrices is of a format for that.
-  ByteInputs quantize_words(std::span<const Matrix> matrices, const float* const* x,
-                            std::size_t count, Quantized& into);
+  // Room for the inputs in 16 bits, if one of the matrices is of a format for that.
+  ByteInputs word_inputs(std::span<const Matrix> matrices, std::size_t count, Quantized& into);
   void for_rows(std::size_t rows, const std::function<void(std::size_t)>& body);
   void read_rows(const ResidualWeights& weights, const Rows& wide, std::size_t first,
                  std::size_t count);

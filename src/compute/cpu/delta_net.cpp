@@ -257,12 +257,14 @@ void CpuBackend::inject_ngram(const NgramWeights& weights, std::uint32_t layer,
   multiply(std::vector<Product>{{weights.key, embedded.data(), keys.data(), rows_, bytes},
                                 {weights.value, embedded.data(), value.data(), rows_, bytes}});
   for_rows(rows_, [&](std::size_t r) {
+    kernels_.rms_norms(a_.row(r), weights.norm_key.data(), s.streams, s.hidden, s.epsilon,
+                       a_.row(r));
+    kernels_.rms_norms(wide_.row(r), weights.norm_query.data(), s.streams, s.hidden, s.epsilon,
+                       normed_.row(r));
     for (std::size_t stream = 0; stream < s.streams; ++stream) {
       const std::size_t at = stream * s.hidden;
-      float *key = a_.row(r) + at, *query = normed_.row(r) + at, *gated = up_.row(r) + at;
-      kernels_.rms_norm(key, weights.norm_key.data() + at, s.hidden, s.epsilon, key);
-      kernels_.rms_norm(wide_.row(r) + at, weights.norm_query.data() + at, s.hidden, s.epsilon,
-                        query);
+      const float *key = a_.row(r) + at, *query = normed_.row(r) + at;
+      float* gated = up_.row(r) + at;
       const float z = kernels_.dot(key, query, s.hidden) / std::sqrt(static_cast<float>(s.hidden));
       const float root = std::sqrt(std::max(std::fabs(z), 1e-6f));
       const float open = sigmoid(z > 0 ? root : z < 0 ? -root : 0.0f);

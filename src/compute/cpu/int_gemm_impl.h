@@ -174,9 +174,10 @@ STRATA_INLINE void word_dots(const PanelView& panel, std::size_t g, const std::i
 
 // One block, formats with integer scales. Where the scaled sums of the whole block stay below 2^24
 // (`Exact`) floats hold them as exactly as integers do, in fewer steps.
-template <std::size_t Width, bool Exact, bool Minima, std::size_t Vectors, std::size_t Tokens>
+template <std::size_t Width, bool Exact, bool Minima, std::size_t Vectors, std::size_t Tokens,
+          class Before>
 STRATA_INLINE void integer_block(const PanelView& panel, const QuantizedRow* x, std::size_t at,
-                                 Lanes (*acc)[Tokens]) {
+                                 const Before& before, Lanes (*acc)[Tokens]) {
   const InputByte<!Minima>* in[Tokens];
   for (std::size_t t = 0; t < Tokens; ++t) in[t] = inputs_of<!Minima>(x[t]) + at;
   Tile<Vectors, Tokens> total;
@@ -204,7 +205,7 @@ STRATA_INLINE void integer_block(const PanelView& panel, const QuantizedRow* x, 
     const Lanes dx = all(x[t].scales[at / kBlock]);
     for (std::size_t i = 0; i < Vectors; ++i) {
       const Lanes whole = Exact ? scaled[i][t] : to_float(total.whole[i][t]);
-      acc[i][t] = fma_lanes(whole, panel.d[i] * dx, acc[i][t]);
+      acc[i][t] = fma_lanes(whole, panel.d[i] * dx, before(i, t));
       if constexpr (Minima) {
         const std::int16_t* sums = (Width == 32 ? x[t].sums32 : x[t].sums16) + at / Width;
         IntLanes low = all_int(0);
@@ -264,28 +265,55 @@ enum class TileKind {
   integers32_minima
 };
 
-// A block of the panel's vectors from v on for `Tokens` tokens, added to sums[token][row].
+// Where a tile's sums come from and go to.
+struct TileSums {
+  float* kept = nullptr;        // [token][kPanelRows]: those of the blocks before, and after
+  bool first = false;           // there are no blocks before
+  float* const* out = nullptr;  // by token: rows that they go to instead, after the last block
+  bool streamed = false;        // past the caches; the rows begin at cache lines
+};
+
+STRATA_INLINE void store_past(float* p, const Lanes& v) {
+#if defined(STRATA_AVX512)
+  _mm512_stream_ps(p, (__m512)v);
+#else
+  store(p, v);
+#endif
+}
+
+// A block of the panel's vectors from v on for `Tokens` tokens.
 template <TileKind Kind, std::size_t Vectors, std::size_t Tokens>
 static void block_tile(const IntPanel& panel, std::size_t v, std::size_t groups,
-                       const QuantizedRow* x, std::size_t at, float* sums) {
+                       const QuantizedRow* x, std::size_t at, const TileSums& sums) {
   Lanes acc[Vectors][Tokens];
-  const auto place = [&](std::size_t i, std::size_t t) {
-    return sums + t * kPanelRows + (v + i) * kLanes;
+  const auto kept = [&](std::size_t i, std::size_t t) {
+    return sums.kept + t * kPanelRows + (v + i) * kLanes;
   };
-  for (std::size_t i = 0; i < Vectors; ++i)
-    for (std::size_t t = 0; t < Tokens; ++t) acc[i][t] = load(place(i, t));
+  const auto before = [&](std::size_t i, std::size_t t) {
+    return sums.first ? all(0.0f) : load(kept(i, t));
+  };
   const PanelView view(panel, v);
   using enum TileKind;
   if constexpr (Kind == floats || Kind == floats_minima || Kind == words) {
+    for (std::size_t i = 0; i < Vectors; ++i)
+      for (std::size_t t = 0; t < Tokens; ++t) acc[i][t] = before(i, t);
     float_block<Kind == floats_minima, Kind == words, Vectors, Tokens>(view, groups, x, at, acc);
   } else {
     constexpr bool minima = Kind == integers32_minima || Kind == integers16_minima;
     constexpr bool exact = Kind == integers32_exact || Kind == integers16_exact;
     constexpr std::size_t width = Kind >= integers32 ? 32 : 16;
-    integer_block<width, exact, minima, Vectors, Tokens>(view, x, at, acc);
+    integer_block<width, exact, minima, Vectors, Tokens>(view, x, at, before, acc);
   }
   for (std::size_t i = 0; i < Vectors; ++i)
-    for (std::size_t t = 0; t < Tokens; ++t) store(place(i, t), acc[i][t]);
+    for (std::size_t t = 0; t < Tokens; ++t) {
+      if (!sums.out) {
+        store(kept(i, t), acc[i][t]);
+      } else if (sums.streamed) {
+        store_past(sums.out[t] + (v + i) * kLanes, acc[i][t]);
+      } else {
+        store(sums.out[t] + (v + i) * kLanes, acc[i][t]);
+      }
+    }
 }
 
 #if defined(__GNUC__) && !defined(__clang__)
@@ -293,7 +321,7 @@ static void block_tile(const IntPanel& panel, std::size_t v, std::size_t groups,
 #endif
 
 using BlockTile = void (*)(const IntPanel& panel, std::size_t v, std::size_t groups,
-                           const QuantizedRow* x, std::size_t at, float* sums);
+                           const QuantizedRow* x, std::size_t at, const TileSums& sums);
 // By vectors (1 to kTileVectors) and tokens (1 to kIntTokens).
 struct TileTable {
   BlockTile of[kTileVectors][kIntTokens];
@@ -326,18 +354,6 @@ static const TileTable& tiles_of(const IntFormat& format) {
   return exact_in_floats(format) ? tiles<integers16_exact>() : tiles<integers16>();
 }
 
-// `count` sums to where they belong; `streamed`: past the caches, where the way is not too crooked.
-STRATA_INLINE void put_sums(float* y, const float* sums, std::size_t count, bool streamed) {
-#if defined(STRATA_AVX2)
-  if (streamed && count % kLanes == 0 && reinterpret_cast<std::uintptr_t>(y) % 64 == 0) {
-    for (std::size_t i = 0; i < count; i += 8) _mm256_stream_ps(y + i, _mm256_load_ps(sums + i));
-    return;
-  }
-#endif
-  (void)streamed;
-  std::memcpy(y, sums, count * sizeof(float));
-}
-
 // Up to kPanelRows rows, unpacked block by block, with every token.
 static void int_panel(const IntFormat& format, const std::byte* matrix, std::size_t row_bytes,
                       std::size_t row_count, std::size_t width, const QuantizedRow* x,
@@ -352,11 +368,14 @@ static void int_panel(const IntFormat& format, const std::byte* matrix, std::siz
   };
   thread_local std::unique_ptr<Scratch> scratch = std::make_unique<Scratch>();
   if (scratch->sums.size() < tokens * kPanelRows) scratch->sums.resize(tokens * kPanelRows);
-  std::fill_n(scratch->sums.data(), tokens * kPanelRows, 0.0f);
   const std::byte* rows[kPanelRows];
   const std::size_t vectors = (row_count + kLanes - 1) / kLanes;
   for (std::size_t r = 0; r < vectors * kLanes; ++r)
     rows[r] = matrix + std::min(r, row_count - 1) * row_bytes;
+  // Whole vectors go to their rows from the registers.
+  const bool direct = row_count % kLanes == 0;
+  for (std::size_t t = 0; t < tokens && streamed; ++t)
+    streamed = reinterpret_cast<std::uintptr_t>(y[t]) % 64 == 0;
   for (std::size_t at = 0; at < width; at += kBlock) {
     const std::size_t groups = std::min(kBlock, width - at) / 32;
     const std::size_t offset = at / type.block_values * type.block_bytes;
@@ -383,16 +402,18 @@ static void int_panel(const IntFormat& format, const std::byte* matrix, std::siz
                                              : static_cast<const void*>(x[ahead].biased + at);
           prefetch_run(static_cast<const std::byte*>(inputs), groups * 32);
         }
+      const bool last = at + kBlock >= width;
+      const TileSums sums{scratch->sums.data() + t * kPanelRows, at == 0,
+                          last && direct ? y + t : nullptr, streamed};
       for (std::size_t v = 0; v < vectors; v += kTileVectors) {
         const std::size_t height = vectors - v >= kTileVectors ? kTileVectors : 1;
         for (std::size_t i = v; i < std::min(vectors, v + kTileVectors); i += height)
-          tiles.of[height - 1][count - 1](scratch->panel, i, groups, x + t, at,
-                                          scratch->sums.data() + t * kPanelRows);
+          tiles.of[height - 1][count - 1](scratch->panel, i, groups, x + t, at, sums);
       }
     }
   }
-  for (std::size_t t = 0; t < tokens; ++t)
-    put_sums(y[t], scratch->sums.data() + t * kPanelRows, row_count, streamed);
+  for (std::size_t t = 0; t < tokens && !direct; ++t)
+    std::memcpy(y[t], scratch->sums.data() + t * kPanelRows, row_count * sizeof(float));
 }
 
 static bool has_gemv([[maybe_unused]] const IntFormat& format) {
@@ -425,7 +446,7 @@ static void int_gemm(const IntFormat& format, const std::byte* matrix, std::size
                 width, x + t, out.data() + t, count, next, streamed);
     }
   }
-#if defined(STRATA_AVX2)
+#if defined(STRATA_AVX512)
   if (streamed) _mm_sfence();
 #endif
 }

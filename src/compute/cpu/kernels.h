@@ -64,6 +64,9 @@ struct Kernels {
   float (*dot)(const float* a, const float* b, std::size_t n);
   // y = x / sqrt(mean(x^2) + epsilon) * gain
   void (*rms_norm)(const float* x, const float* gain, std::size_t n, float epsilon, float* y);
+  // The same of each of `streams` times n values side by side.
+  void (*rms_norms)(const float* x, const float* gain, std::size_t streams, std::size_t n,
+                    float epsilon, float* y);
   // y = x * factor / sqrt(sum(x^2) + 1e-6)
   void (*l2_norm)(const float* x, std::size_t n, float factor, float* y);
   void (*silu_divided)(float* x, std::size_t n, float divisor);       // x = silu(x / divisor)

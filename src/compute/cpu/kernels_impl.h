@@ -277,9 +277,18 @@ STRATA_INLINE void transpose_dwords(const void* const* rows, void* columns) {
 
 // The dwords at byte `offset` of 16 rows, as 16 columns.
 STRATA_INLINE void column_dwords(const std::byte* const* rows, std::size_t offset, void* columns) {
+#if defined(STRATA_AVX512)
+  // Not through transpose_dwords(): the compiler would make vectors of the pointers.
+  __m512i r[kLanes];
+  for (std::size_t i = 0; i < kLanes; ++i) r[i] = _mm512_loadu_si512(rows[i] + offset);
+  turn_dwords(r);
+  for (std::size_t i = 0; i < kLanes; ++i)
+    _mm512_store_si512(static_cast<__m512i*>(columns) + i, r[i]);
+#else
   const void* sources[kLanes];
   for (std::size_t i = 0; i < kLanes; ++i) sources[i] = rows[i] + offset;
   transpose_dwords(sources, columns);
+#endif
 }
 
 // 16 inputs of 16 F32 rows into the panel.
@@ -435,6 +444,29 @@ static void rms_norm(const float* x, const float* gain, std::size_t n, float eps
   for_runs(n, [&](std::size_t i, std::size_t count) {
     store_run(y + i, load_run(x + i, count) * all(scale) * load_run(gain + i, count), count);
   });
+}
+
+// Four sums of squares side by side: one alone waits for itself.
+static void rms_norms(const float* x, const float* gain, std::size_t streams, std::size_t n,
+                      float epsilon, float* y) {
+  constexpr std::size_t together = 4;
+  std::size_t s = 0;
+  for (; s + together <= streams && n % kLanes == 0; s += together) {
+    Lanes sum[together];
+    for (Lanes& v : sum) v = all(0.0f);
+    for (std::size_t i = 0; i < n; i += kLanes)
+      for (std::size_t j = 0; j < together; ++j) {
+        const Lanes v = load(x + (s + j) * n + i);
+        sum[j] = fma_lanes(v, v, sum[j]);
+      }
+    for (std::size_t j = 0; j < together; ++j) {
+      const std::size_t at = (s + j) * n;
+      const float scale = 1.0f / std::sqrt(sum_lanes(sum[j]) / static_cast<float>(n) + epsilon);
+      for (std::size_t i = at; i < at + n; i += kLanes)
+        store(y + i, load(x + i) * all(scale) * load(gain + i));
+    }
+  }
+  for (; s < streams; ++s) rms_norm(x + s * n, gain + s * n, n, epsilon, y + s * n);
 }
 
 static void l2_norm(const float* x, std::size_t n, float factor, float* y) {
@@ -615,6 +647,7 @@ static constexpr Kernels make_table(std::string_view isa) {
   table.pack_floats = pack_floats;
   table.dot = dot;
   table.rms_norm = rms_norm;
+  table.rms_norms = rms_norms;
   table.l2_norm = l2_norm;
   table.silu_divided = silu_divided;
   table.silu_product = silu_product;
