@@ -354,7 +354,8 @@ static const TileTable& tiles_of(const IntFormat& format) {
   return exact_in_floats(format) ? tiles<integers16_exact>() : tiles<integers16>();
 }
 
-// Up to kPanelRows rows, unpacked block by block, with every token.
+// Up to kPanelRows rows, unpacked block by block, with every token; `next` is the panel that is
+// unpacked after it, if that is another.
 static void int_panel(const IntFormat& format, const std::byte* matrix, std::size_t row_bytes,
                       std::size_t row_count, std::size_t width, const QuantizedRow* x,
                       float* const* y, std::size_t tokens, const std::byte* next, bool streamed) {
@@ -390,18 +391,21 @@ static void int_panel(const IntFormat& format, const std::byte* matrix, std::siz
       // would keep those of the next fill waiting. The second cache keeps it until then; from there
       // the next block of this panel is asked for.
       const std::size_t from = row_count * bytes * turn / turns;
-      prefetch_run(next + row_count * offset + from, row_count * bytes * (turn + 1) / turns - from);
+      if (next)
+        prefetch_run(next + row_count * offset + from,
+                     row_count * bytes * (turn + 1) / turns - from);
       if (at + kBlock < width)
         for (std::size_t r = row_count * turn / turns; r < row_count * (turn + 1) / turns; ++r)
           prefetch_run(rows[r] + offset + bytes, bytes);
-      for (std::size_t ahead = t + count; ahead < std::min(tokens, t + 2 * count); ++ahead)
-        if (format.kind == BlockKind::group_words) {
-          prefetch_run(reinterpret_cast<const std::byte*>(x[ahead].words + at), groups * 64);
-        } else {
-          const void* inputs = format.minima ? static_cast<const void*>(x[ahead].values + at)
-                                             : static_cast<const void*>(x[ahead].biased + at);
-          prefetch_run(static_cast<const std::byte*>(inputs), groups * 32);
-        }
+      for (std::size_t ahead = t + count; ahead < std::min(tokens, t + 2 * count); ++ahead) {
+        const auto* inputs = format.kind == BlockKind::group_words
+                                 ? reinterpret_cast<const std::byte*>(x[ahead].words + at)
+                             : format.minima
+                                 ? reinterpret_cast<const std::byte*>(x[ahead].values + at)
+                                 : reinterpret_cast<const std::byte*>(x[ahead].biased + at);
+        prefetch_run(inputs, kBlock);
+        if (format.kind == BlockKind::group_words) prefetch_run(inputs + kBlock, kBlock);
+      }
       const bool last = at + kBlock >= width;
       const TileSums sums{scratch->sums.data() + t * kPanelRows, at == 0,
                           last && direct ? y + t : nullptr, streamed};
@@ -443,7 +447,7 @@ static void int_gemm(const IntFormat& format, const std::byte* matrix, std::size
     for (std::size_t turn = 0; turn < turns; ++turn) {
       const std::size_t t = tokens * turn / turns, count = tokens * (turn + 1) / turns - t;
       int_panel(format, matrix + row * row_bytes, row_bytes, std::min(kPanelRows, row_count - row),
-                width, x + t, out.data() + t, count, next, streamed);
+                width, x + t, out.data() + t, count, turn + 1 < turns ? nullptr : next, streamed);
     }
   }
 #if defined(STRATA_AVX512)

@@ -12,13 +12,25 @@ STRATA_INLINE float largest_of(const Lanes& v) {
   return top;
 #endif
 }
-STRATA_INLINE std::int32_t sum_of(const IntLanes& v) {
+
+// The sum of each 16 of n bytes, n a multiple of 64.
+STRATA_INLINE void sums_of_sixteen(const std::int8_t* values, std::size_t n, std::int16_t* sums) {
 #if defined(STRATA_AVX512)
-  return _mm512_reduce_add_epi32((__m512i)v);
+  for (std::size_t i = 0; i < n; i += 64) {
+    __m512i four = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1),
+                                       _mm512_loadu_si512(values + i));
+    four = _mm512_add_epi32(four, _mm512_shuffle_epi32(four, _MM_PERM_CDAB));
+    four = _mm512_add_epi32(four, _mm512_shuffle_epi32(four, _MM_PERM_BADC));
+    const __m512i each = _mm512_maskz_compress_epi32(0x1111, four);
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(sums + i / 16),
+                     _mm256_castsi256_si128(_mm512_cvtepi32_epi16(each)));
+  }
 #else
-  std::int32_t sum = 0;
-  for (std::size_t i = 0; i < kLanes; ++i) sum += v[i];
-  return sum;
+  for (std::size_t i = 0; i < n; i += 16) {
+    std::int32_t sum = 0;
+    for (std::size_t j = 0; j < 16; ++j) sum += values[i + j];
+    sums[i / 16] = static_cast<std::int16_t>(sum);
+  }
 #endif
 }
 
@@ -46,9 +58,9 @@ static void quantize_row(const float* x, std::size_t n, std::size_t unit,
       const IntLanes whole = (IntLanes)rounded - (IntLanes)magic;
       store_bytes(into.values + at + i, whole);
       store_bytes(into.biased + at + i, whole + all_int(128));
-      into.sums16[(at + i) / 16] = static_cast<std::int16_t>(sum_of(whole));
     }
   }
+  sums_of_sixteen(into.values, padded, into.sums16);
   for (std::size_t g = 0; g < padded / 32; ++g) {
     into.sums32[g] = static_cast<std::int16_t>(into.sums16[2 * g] + into.sums16[2 * g + 1]);
     if (unit == 32) into.scaled_sums[g] = into.scales[g] * static_cast<float>(into.sums32[g]);
