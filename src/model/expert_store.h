@@ -152,7 +152,7 @@ class ExpertStore final : public ExpertSource {
 
   ExpertCounters counters_;
   // How many guesses pay is a matter of measurement: windows with more and with fewer, by turns.
-  static constexpr std::uint32_t kDepths[] = {0, 1, 2, 4, 16};  // guesses of a pass
+  static constexpr std::uint32_t kDepths[] = {0, 1, 2, 3, 4, 8};  // guesses of a pass
   static constexpr std::size_t kDepthCount = std::size(kDepths);
   std::size_t depth_ = 0;                  // of these
   std::uint32_t trial_ = 0, settled_ = 1;  // windows until it is over, until it begins

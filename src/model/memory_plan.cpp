@@ -198,7 +198,8 @@ std::string plan_table(const MemoryPlan& plan, const MachineMemory& machine) {
       plan.experts == MemoryPlan::Place::partly
           ? fmt::format("memory, of {} MiB; the others are read", mib(plan.sizes.experts))
           : std::string(words(plan.experts)));
-  row("n-gram rows", plan.ngram_bytes, fmt::format("memory, of {} MiB", mib(plan.sizes.table)));
+  row("n-gram rows and buffers", plan.ngram_bytes,
+      fmt::format("memory, of {} MiB", mib(plan.sizes.table)));
   row("workspace", plan.workspace, "memory");
   row("requests", plan.requests, "memory, when they start");
   row("conversations", plan.conversations, "memory, at most");
