@@ -148,4 +148,9 @@ std::string end_note(const TalkAnswer& answer, const EngineFacts& facts) {
   return "(cut: that was the limit of tokens)";
 }
 
+void tell_cut(std::string_view note, std::uint32_t tokens) {
+  std::fflush(stdout);
+  fmt::print(stderr, "strata: {} after {} tokens\n", note.substr(1, note.size() - 2), tokens);
+}
+
 }  // namespace strata

@@ -59,5 +59,7 @@ class AnswerView final : public Watcher {
 std::string speed_line(const TalkAnswer& answer, const EngineFacts& facts);
 // Why the answer ended, if a person should know: "(cut: ...)"; else empty.
 std::string end_note(const TalkAnswer& answer, const EngineFacts& facts);
+// The same on standard error, where standard output is the text alone.
+void tell_cut(std::string_view note, std::uint32_t tokens);
 
 }  // namespace strata

@@ -146,7 +146,11 @@ class Chat {
       return {};
     }
     view.end();
-    if (session_.out.terminal) report(*given);
+    if (session_.out.terminal) {
+      report(*given);
+    } else if (given->result.finish == server::ChatFinish::length) {
+      tell_cut(end_note(*given, session_.talk.facts()), given->result.completion_tokens);
+    }
     return {};
   }
 

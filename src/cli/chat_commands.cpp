@@ -8,6 +8,7 @@
 #include <system_error>
 #include <vector>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/nearest.h"
 #include "cli/chat_session.h"
@@ -194,10 +195,21 @@ Status paste(ChatSession& session, const std::string&) {
   return {};
 }
 
-Status save(ChatSession& session, const std::string& argument) {
+// The file that is written: with a '!' before its name one that is there already, too.
+Result<std::string> target_of(std::string argument) {
+  const bool replace = argument.starts_with('!');
+  if (replace) argument.erase(0, argument.find_first_not_of(" \t", 1));
   STRATA_TRY(need(argument, "the name of a file"));
-  STRATA_TRY(save_chat(session.talk, path_of(argument)));
-  say(session, "saved to " + safe_line(argument));
+  std::string path = path_of(argument);
+  if (replace || !real_files().exists(path)) return path;
+  return fail(ErrorCode::invalid_argument,
+              "'{}' is there already; another name, or '! {}' to replace it", path, argument);
+}
+
+Status save(ChatSession& session, const std::string& argument) {
+  STRATA_ASSIGN(const std::string path, target_of(argument));
+  STRATA_TRY(save_chat(session.talk, path));
+  say(session, "saved to " + safe_line(path));
   return {};
 }
 
@@ -209,9 +221,9 @@ Status load(ChatSession& session, const std::string& argument) {
 }
 
 Status write_out(ChatSession& session, const std::string& argument) {
-  STRATA_TRY(need(argument, "the name of a file"));
-  STRATA_TRY(export_chat(session.talk, path_of(argument)));
-  say(session, "written to " + safe_line(argument));
+  STRATA_ASSIGN(const std::string path, target_of(argument));
+  STRATA_TRY(export_chat(session.talk, path));
+  say(session, "written to " + safe_line(path));
   return {};
 }
 
@@ -286,9 +298,10 @@ constexpr std::array kCommands = {
     ChatCommand{"edit", "", "", "Take the last question back into the line", edit},
     ChatCommand{"undo", "", "", "Take the last question and its answer back", undo},
     ChatCommand{"paste", "", "", "Write a text of many lines", paste},
-    ChatCommand{"save", "", "FILE", "Write the conversation to a file", save},
+    ChatCommand{"save", "", "[!] FILE",
+                "Write the conversation to a file; with ! over one that is there", save},
     ChatCommand{"load", "", "FILE", "Go on with a conversation that was saved", load},
-    ChatCommand{"export", "", "FILE", "Write the conversation as Markdown", write_out},
+    ChatCommand{"export", "", "[!] FILE", "The same as Markdown", write_out},
     ChatCommand{"history", "", "[TEXT]", "Show the conversation, or what of it holds a text",
                 show_conversation},
     ChatCommand{"search", "", "TEXT", "Find what was typed, in earlier sessions too", search},
@@ -348,8 +361,10 @@ terminal::Completions complete_chat_line(std::string_view line) {
   const std::string_view command = line.substr(1, space - 1);
   found.from = space + 1;
   const std::string_view typed = line.substr(found.from);
-  if (command == "save" || command == "load" || command == "export")
-    return complete_path(typed, found.from);
+  if (command == "save" || command == "load" || command == "export") {
+    const std::size_t mark = command != "load" && typed.starts_with("! ") ? 2 : 0;
+    return complete_path(typed.substr(mark), found.from + mark);
+  }
   for (const std::string& word : words_for(command))
     if (word.starts_with(typed)) found.texts.push_back(word);
   return found;

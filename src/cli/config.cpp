@@ -256,6 +256,12 @@ Status check_text(const ConfigKey& key, std::string_view text) {
   return fail(ErrorCode::invalid_argument, "'{}' is not known; it must be {}", text, words);
 }
 
+// Whether a client could send it as the value of a header.
+bool fits_header(std::string_view key) {
+  const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; };
+  return key.front() != ' ' && key.back() != ' ' && std::ranges::none_of(key, control);
+}
+
 // One place's value, checked; `place` is "--port", "STRATA_PORT" or "'port' in 'x.json'".
 Result<json::value> checked(const ConfigKey& key, json::value value, const std::string& place) {
   const auto wrong = [&](std::string_view what) {
@@ -298,6 +304,9 @@ Result<json::value> checked(const ConfigKey& key, json::value value, const std::
       for (const json::value& one : value.get_array()) {
         if (!one.is_string()) return wrong("a string or an array of strings");
         if (one.get_string().empty()) return wrong("without empty strings");
+        if (key.name == "api_key" && !fits_header(one.get_string()))
+          return wrong(
+              "without control characters and white space around a key: no client can send them");
       }
       return value;
     }

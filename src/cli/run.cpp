@@ -83,9 +83,7 @@ Result<int> run_run(RunArguments& arguments) {
   }
   view.end();
   const bool cut = answer.result.finish == server::ChatFinish::length;
-  if (const std::string note = end_note(answer, talk->facts()); cut)
-    fmt::print(stderr, "strata: {} after {} tokens\n", note.substr(1, note.size() - 2),
-               answer.result.completion_tokens);
+  if (cut) tell_cut(end_note(answer, talk->facts()), answer.result.completion_tokens);
   return 0;
 }
 

@@ -316,10 +316,10 @@ Status serve(const Config& config) {
   STRATA_ASSIGN(server::ApiOptions options, api_options(config));
   STRATA_TRY(StopSignal::install());
   server::Api api(std::move(options));
-  STRATA_TRY(listener->start([&api](const server::HttpRequest& request,
-                                    const std::shared_ptr<server::ResponseWriter>& writer) {
-    api.handle(request, writer);
-  }));
+  STRATA_TRY(listener->start(
+      [&api](server::HttpRequest request, const std::shared_ptr<server::ResponseWriter>& writer) {
+        api.handle(std::move(request), writer);
+      }));
 
   // A failure below must not leave handlers with an Api that is gone.
   const auto until_stopped = [&]() -> Status {

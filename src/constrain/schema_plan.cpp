@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <numeric>
 
@@ -55,7 +56,9 @@ std::string plain_decimal(long double value) {
   std::string text = fmt::format("{:e}", static_cast<double>(value));
   for (int digits = 0; digits <= 17; ++digits) {
     text = fmt::format("{:.{}e}", static_cast<double>(value), digits);
-    if (std::stod(text) == static_cast<double>(value)) break;
+    double read = 0;  // the smallest numbers, too, which std::stod refuses
+    std::from_chars(text.data(), text.data() + text.size(), read);
+    if (read == static_cast<double>(value)) break;
   }
   const std::size_t e = text.find('e');
   const int exponent = std::stoi(text.substr(e + 1));

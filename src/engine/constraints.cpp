@@ -41,6 +41,7 @@ void Constraints::stop() {
 }
 
 Result<std::shared_ptr<const PendingGrammar>> Constraints::compile(const std::string& text,
+                                                                   std::uint64_t client,
                                                                    std::function<void()> ready) {
   std::shared_ptr<PendingGrammar> pending;
   {
@@ -50,38 +51,47 @@ Result<std::shared_ptr<const PendingGrammar>> Constraints::compile(const std::st
       return kept;
     }
     const auto open = open_.find(text);
-    if (open != open_.end()) pending = open->second.lock();
+    if (open != open_.end()) pending = open->second.pending.lock();
     if (pending) {
       const std::lock_guard inner(pending->mutex_);
       if (!pending->grammar_) pending->waiting_.push_back(std::move(ready));
       ++counters_.reused;
       return pending;
     }
-    if (open_.size() >= kMaxOpen) {
-      std::erase_if(open_, [](const auto& entry) { return entry.second.expired(); });
-      if (open_.size() >= kMaxOpen) {
-        return fail(ErrorCode::exhausted,
-                    "{} other constraints wait to be compiled, the limit; try again later",
-                    open_.size());
-      }
-    }
+    STRATA_TRY(find_place(client));
     pending = std::make_shared<PendingGrammar>();
     pending->waiting_.push_back(std::move(ready));
-    open_[text] = pending;
+    open_[text] = {pending, client};
+    waiting_[0].push(client, {pending, text, client});
   }
-  worker_.post([this, order = Order{pending, text}] { take_turn(order, 0); });
+  worker_.post([this] { next_turn(0); });
   return pending;
 }
 
-void Constraints::take_later_turn() {
+// Under the lock.
+Status Constraints::find_place(std::uint64_t client) {
+  std::erase_if(open_, [](const auto& entry) { return entry.second.pending.expired(); });
+  const std::size_t left = kMaxOpen - open_.size();
+  const auto own = static_cast<std::size_t>(std::ranges::count_if(
+      open_, [&](const auto& entry) { return entry.second.client == client; }));
+  if (own < left) return {};
+  if (left == 0) {
+    return fail(ErrorCode::exhausted,
+                "{} other constraints wait to be compiled, the limit; try again later", kMaxOpen);
+  }
+  return fail(ErrorCode::exhausted,
+              "{} constraints of this client wait to be compiled, as many as places are left for "
+              "all others; try again later",
+              own);
+}
+
+// The first turn of one, or a later one of the one that had the fewest.
+void Constraints::next_turn(std::size_t turn) {
   Order order;
-  std::size_t turn = 1;
   {
     const std::lock_guard lock(mutex_);
-    if (later_[0].empty()) ++turn;
-    std::deque<Order>& queue = later_[turn - 1];
-    order = std::move(queue.front());
-    queue.pop_front();
+    while (turn > 0 && turn + 1 < waiting_.size() && waiting_[turn].empty()) ++turn;
+    order = waiting_[turn].pop();
   }
   take_turn(order, turn);
 }
@@ -92,7 +102,7 @@ void Constraints::take_turn(const Order& order, std::size_t turn) {
   if (!pending) {  // cancelled meanwhile
     const std::lock_guard lock(mutex_);
     const auto open = open_.find(text);
-    if (open != open_.end() && open->second.expired()) open_.erase(open);
+    if (open != open_.end() && open->second.pending.expired()) open_.erase(open);
     return;
   }
   const double start = monotonic_seconds();
@@ -103,13 +113,13 @@ void Constraints::take_turn(const Order& order, std::size_t turn) {
     const std::lock_guard lock(mutex_);
     counters_.microseconds += static_cast<std::uint64_t>(1e6 * (monotonic_seconds() - start));
     if (again) {
-      later_[turn].push_back(order);
+      waiting_[turn + 1].push(order.client, order);
     } else {
       ++(grammar ? counters_.compiled : counters_.refused);
       open_.erase(text);
     }
   }
-  if (again) return later_worker_.post([this] { take_later_turn(); });
+  if (again) return later_worker_.post([this] { next_turn(1); });
   pending->set(grammar);
   if (grammar) keep(text, pending);
 }
@@ -124,9 +134,14 @@ Grammars Constraints::make(const std::string& text, double seconds, bool& out_of
                   }));
     return constrain::CompiledGrammar::compile(grammar, std::move(words));
   };
-  Grammars grammar = compiled();
-  out_of_time = !grammar && time.passed();
-  return grammar;
+  try {
+    Grammars grammar = compiled();
+    out_of_time = !grammar && time.passed();
+    return grammar;
+  } catch (const std::exception& failure) {
+    // No memory. Whoever waits for it must hear so.
+    return fail(ErrorCode::exhausted, "the constraint could not be compiled: {}", failure.what());
+  }
 }
 
 Result<std::shared_ptr<const constrain::Vocabulary>> Constraints::vocabulary() {

@@ -124,6 +124,8 @@ struct Request {
   std::optional<std::uint32_t> drafts;
   // False: a one-shot request. It may start from the cache but leaves nothing in it.
   bool keep = true;
+  // Who asks, in any numbers: grammars of different clients are compiled in turns.
+  std::uint64_t client = 0;
 };
 
 // The model's own distribution at one position, before biases, penalties and temperature.

@@ -103,7 +103,8 @@ Result<RequestId> LocalEngine::submit(Request request, std::shared_ptr<Listener>
   job->chain = SamplingChain(request, prompt, token_bytes_);
   job->watch = AnswerWatch(request, parts_.tokenizer);
   if (!request.grammar.empty()) {
-    STRATA_ASSIGN(job->grammar, constraints_.compile(request.grammar, [this] { wake_worker(); }));
+    STRATA_ASSIGN(job->grammar,
+                  constraints_.compile(request.grammar, request.client, [this] { wake_worker(); }));
   }
   job->request = std::move(request);
   job->listener = std::move(listener);

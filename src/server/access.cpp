@@ -98,21 +98,6 @@ std::string host_name(std::string_view authority) {
   return lower(authority.substr(0, authority.find(':')));
 }
 
-Result<std::vector<std::string>> split_keys(std::string_view text, std::string_view source) {
-  std::vector<std::string> keys;
-  for (;;) {
-    const std::size_t comma = text.find(',');
-    const std::string_view key = trimmed(text.substr(0, comma));
-    if (key.empty()) {
-      return fail(ErrorCode::invalid_argument, "{} holds an empty key; leave it out or give one",
-                  source);
-    }
-    keys.emplace_back(key);
-    if (comma == text.npos) return keys;
-    text.remove_prefix(comma + 1);
-  }
-}
-
 Access::Access(AccessRules rules) : rules_(std::move(rules)) {
   for (const std::string& key : rules_.keys) {
     forms_.push_back(key);

@@ -54,9 +54,6 @@ class Access {
   std::vector<std::string> owners_;  // of each form
 };
 
-// "a, b ,c" to its parts without white space around them. An empty part is an error.
-Result<std::vector<std::string>> split_keys(std::string_view text, std::string_view source);
-
 // "Example.COM:80" and "[::1]:80" to "example.com" and "::1".
 std::string host_name(std::string_view authority);
 

@@ -239,6 +239,7 @@ void serve_anthropic_messages(const ServicePtr& service, const HttpRequest& requ
                               const Writer& writer) {
   auto parsed = parse_anthropic(request.body, service->defaults()->request);
   if (!parsed) return send_anthropic_error(*writer, parsed.error());
+  parsed->chat.client = request.client;
   const std::string model = service->answer_name(parsed->model);
   std::shared_ptr<AnswerObserver> observer;
   if (parsed->stream) {

@@ -352,7 +352,7 @@ std::string Api::reason() {
   return reason_;
 }
 
-void Api::handle(const HttpRequest& request, const Writer& bare_writer) {
+void Api::handle(HttpRequest request, const Writer& bare_writer) {
   const bool options = request.method == "OPTIONS";
   Writer writer = bare_writer;
   if (auto headers = access_.cors_headers(request, options); !headers.empty()) {
@@ -391,10 +391,12 @@ void Api::handle(const HttpRequest& request, const Writer& bare_writer) {
     return send_error(*writer,
                       {415, "compressed bodies are not supported; send plain JSON", {}, {}}, path);
   }
+  const std::string owner = access_.owner(request);
+  if (!owner.empty()) request.client = owner;
   const Call call{{service(), version_, access_.needs_key()},
                   request,
                   writer,
-                  access_.owner(request),
+                  owner,
                   responses_,
                   chats_,
                   sampler_.get()};

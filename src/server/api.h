@@ -36,7 +36,7 @@ class Api {
   // Work of no connection ends: before the engine goes.
   void stop();
   // Thread safe. The Api must outlive the HTTP server's run.
-  void handle(const HttpRequest& request, const std::shared_ptr<ResponseWriter>& writer);
+  void handle(HttpRequest request, const std::shared_ptr<ResponseWriter>& writer);
 
  private:
   std::shared_ptr<Service> service();

@@ -152,7 +152,7 @@ WireWriter& WireWriter::request(const Request& value) {
   u32(static_cast<std::uint32_t>(value.dry.last_n));
   put_texts(*this, value.dry.breakers);
   put_texts(*this, value.banned_strings);
-  text(value.grammar);
+  text(value.grammar).u64(value.client);
   u8(value.thinking ? 1 : 0);
   if (!value.thinking) return *this;
   const ThinkingLimit& limit = *value.thinking;
@@ -307,6 +307,7 @@ Request WireReader::request() {
     for (std::string& one : *texts) one = text();
   }
   value.grammar = text();
+  value.client = u64();
   if (u8() == 0) return value;
   ThinkingLimit& limit = value.thinking.emplace();
   for (TokenId* id : {&limit.open, &limit.close, &limit.call_open, &limit.call_close})

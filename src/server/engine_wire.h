@@ -17,7 +17,7 @@
 
 namespace strata::server {
 
-inline constexpr std::uint32_t kWireVersion = 4;
+inline constexpr std::uint32_t kWireVersion = 5;
 inline constexpr std::uint32_t kMaxFrame = std::uint32_t{64} << 20;
 
 enum class FrameKind : std::uint8_t {

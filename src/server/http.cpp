@@ -39,6 +39,24 @@ bool same_name(std::string_view a, std::string_view b) {
   });
 }
 
+// Of IPv6 the first half: whoever has one such address has all that begin alike.
+std::string client_of(const Transport::Socket& socket) {
+  boost::system::error_code ignored;
+  const Transport::Socket::endpoint_type from = socket.remote_endpoint(ignored);
+  if (ignored || (from.protocol().family() != AF_INET && from.protocol().family() != AF_INET6))
+    return {};
+  tcp::endpoint address;
+  if (from.size() > address.capacity()) return {};
+  std::memcpy(address.data(), from.data(), from.size());
+  address.resize(from.size());
+  if (address.address().is_v4()) return address.address().to_string();
+  auto six = address.address().to_v6();
+  if (six.is_v4_mapped()) return asio::ip::make_address_v4(asio::ip::v4_mapped, six).to_string();
+  auto bytes = six.to_bytes();
+  std::fill(bytes.begin() + 8, bytes.end(), 0);
+  return asio::ip::make_address_v6(bytes).to_string();
+}
+
 Result<asio::ip::address> parse_host(const std::string& host) {
   if (host == "localhost") return asio::ip::address(asio::ip::address_v4::loopback());
   boost::system::error_code error;
@@ -139,8 +157,10 @@ void HttpServer::State::accepted(Transport::Socket socket) {
     boost::system::error_code ignored;
     socket.set_option(tcp::no_delay(true), ignored);
   }
+  std::string client = client_of(socket);
   auto connection = std::make_shared<Connection>(
-      tls ? tls->transport(std::move(socket)) : plain_transport(std::move(socket)), context);
+      tls ? tls->transport(std::move(socket)) : plain_transport(std::move(socket)),
+      std::move(client), context);
   {
     const std::lock_guard lock(mutex);
     connections.remove_if([](const auto& known) { return known.expired(); });

@@ -45,6 +45,9 @@ struct HttpRequest {
   std::string query;   // after '?', may be empty
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
+  // Who asks: the address of the connection (none of a unix socket), or, once it is known, the
+  // owner of the request's key (Access::owner).
+  std::string client;
 
   // The first header of that name (any case), nullptr if absent.
   const std::string* header(std::string_view name) const;

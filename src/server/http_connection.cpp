@@ -130,9 +130,10 @@ class Exchange final : public ResponseWriter {
   std::uint64_t number_;
 };
 
-Connection::Connection(std::unique_ptr<Transport> transport,
+Connection::Connection(std::unique_ptr<Transport> transport, std::string client,
                        std::shared_ptr<ConnectionContext> context)
     : transport_(std::move(transport)),
+      client_(std::move(client)),
       context_(std::move(context)),
       input_(context_->limits.header_bytes + context_->limits.pipelined_bytes +
              read_buffer_.size()),
@@ -316,6 +317,7 @@ void Connection::dispatch() {
     request.headers.emplace_back(text_of(field.name_string()), text_of(field.value()));
   }
   request.body = std::move(message.body());
+  request.client = client_;
   auto exchange = std::make_shared<Exchange>(shared_from_this(), ++exchange_);
   try {
     context_->handler(std::move(request), exchange);

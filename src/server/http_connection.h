@@ -64,7 +64,9 @@ struct RefuseChunkExtensions {
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(std::unique_ptr<Transport> transport, std::shared_ptr<ConnectionContext> context);
+  // `client` as HttpRequest::client.
+  Connection(std::unique_ptr<Transport> transport, std::string client,
+             std::shared_ptr<ConnectionContext> context);
   ~Connection();
 
   void start();
@@ -120,6 +122,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void close();
 
   std::unique_ptr<Transport> transport_;
+  const std::string client_;
   std::shared_ptr<ConnectionContext> context_;
   Phase phase_ = Phase::idle;
 

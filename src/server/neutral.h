@@ -32,6 +32,7 @@ struct Generation {
   // What changes the speed only.
   bool one_shot = false;                // nothing of the prompt is kept for later ones
   std::optional<std::uint32_t> drafts;  // most tokens guessed at a time; absent: as started
+  std::string client;                   // as HttpRequest::client
 };
 
 struct ChatRequest : Generation {

@@ -268,6 +268,7 @@ void serve_openai_chat(const ServicePtr& service, const HttpRequest& request,
                        const Writer& writer) {
   auto parsed = parse_openai_chat(request.body, service->defaults()->request);
   if (!parsed) return send_openai_error(*writer, parsed.error());
+  parsed->chat.client = request.client;
   std::shared_ptr<ChatAnswer> answer;
   if (parsed->stream) {
     answer = std::make_shared<StreamedAnswer>(service, writer, *parsed);

@@ -462,6 +462,7 @@ void serve_openai_completions(const ServicePtr& service, const HttpRequest& requ
   auto parsed =
       parse_openai_completion(request.body, service->defaults()->request, service->tokenizer());
   if (!parsed) return send_openai_error(*writer, parsed.error());
+  parsed->text.client = request.client;
   std::make_shared<TextAnswer>(service, writer, std::move(*parsed))->start();
 }
 

@@ -31,7 +31,7 @@ json::value parsed(const std::string& text) {
   return value ? std::move(*value) : json::value(json::object());
 }
 
-bool runs(const json::value& body) {
+bool runs(const json::object& body) {
   const std::string_view status = view(body.at("status").get_string());
   return status == "queued" || status == "in_progress";
 }
@@ -81,7 +81,7 @@ Answer<void> Responses::add_history(ResponsesRequest& request) {
     }
     for (const StoredResponse& one : *chain) {
       const json::value body = parsed(one.body);
-      if (runs(body)) {
+      if (runs(body.as_object())) {
         return refuse(400, "previous_response_id", "the response '{}' is not complete yet", one.id);
       }
       append(items, parsed(one.input));
@@ -163,6 +163,7 @@ void Responses::create(const ServicePtr& service, const HttpRequest& http, const
   if (!parsed_request) return send_openai_error(*writer, parsed_request.error());
   auto request = std::make_shared<ResponsesRequest>(std::move(*parsed_request));
   request->owner = owner;
+  request->chat.client = http.client;
   if (auto done = add_history(*request); !done) return send_openai_error(*writer, done.error());
   tell_left_out(*request);
   auto prepared = service->prepare(std::move(request->chat));
@@ -274,7 +275,14 @@ std::optional<Responses::Background> Responses::background(const std::string& id
   const auto found = running_.find(id);
   if (found == running_.end() || found->second.owner != owner || found->second.forget) return {};
   if (cancel) found->second.service->cancel(found->second.ids);
+  if (cancel && found->second.background) found->second.background->cancelled = true;
   return found->second.background;
+}
+
+json::object Responses::Background::now() const {
+  json::object body = builder->so_far();
+  if (cancelled && runs(body)) body.at("status") = "cancelled";
+  return body;
 }
 
 void Responses::get(const std::string& id, const std::string& owner, std::string_view query,
@@ -283,8 +291,8 @@ void Responses::get(const std::string& id, const std::string& owner, std::string
   if (!from) return send_openai_error(*writer, from.error());
   if (*from) return stream(id, owner, **from, writer);
   if (const auto running = background(id, owner)) {
-    return worker_.post([builder = running->builder, writer] {  // where it changes
-      send_json(*writer, builder->so_far());
+    return worker_.post([running = *running, writer] {  // where it changes
+      send_json(*writer, running.now());
     });
   }
   auto found = store_->get(id, owner, now());
@@ -401,11 +409,7 @@ void Responses::remove(const std::string& id, const std::string& owner, const Wr
 
 void Responses::cancel(const std::string& id, const std::string& owner, const Writer& writer) {
   if (const auto running = background(id, owner, true)) {
-    return worker_.post([builder = running->builder, writer] {
-      json::value body = builder->so_far();
-      if (runs(body)) body.at("status") = "cancelled";  // what is on its way follows with its end
-      send_json(*writer, body);
-    });
+    return worker_.post([running = *running, writer] { send_json(*writer, running.now()); });
   }
   auto found = store_->get(id, owner, now());
   if (!found) return send_openai_error(*writer, store_error(found.error(), "response_id"));

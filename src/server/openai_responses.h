@@ -129,6 +129,9 @@ class Responses : public std::enable_shared_from_this<Responses> {
   struct Background {
     std::shared_ptr<ResponseBuilder> builder;
     std::shared_ptr<ResponseEvents> events;
+    bool cancelled = false;  // what is on its way still comes
+
+    boost::json::object now() const;  // on the worker
   };
   struct Running {
     ServicePtr service;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <ctime>
 
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "server/request_fields.h"
@@ -296,6 +297,7 @@ Answer<Prepared> Service::fit(Generation& request, std::vector<TokenId> prompt,
   work.logprobs = request.logprobs;
   work.drafts = request.drafts;
   work.keep = !request.one_shot;
+  work.client = hash64(request.client);
   work.repeat_limit = defaults()->repeat_stop_tokens;
   work.loop_guard = request.loop_guard;
   work.grammar = answer_grammar(request);

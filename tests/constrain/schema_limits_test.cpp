@@ -82,6 +82,17 @@ TEST(SchemaLimits, ReferencesThatDouble) {
               testing::AnyOf(HasSubstr("steps to combine"), HasSubstr("stand inside each other")));
 }
 
+TEST(SchemaLimits, TinyBounds) {
+  for (const char* bound : {"5e-324", "-1e-320", "2.2250738585072011e-308"}) {
+    const auto made =
+        SchemaDocuments::make(parsed(fmt::format(R"({{"type": "number", "minimum": {}}})", bound)));
+    ASSERT_TRUE(made) << made.error().message;
+    EXPECT_TRUE(made->accepts("1"));
+    EXPECT_FALSE(made->accepts("-1"));
+    EXPECT_EQ(made->accepts("0"), bound[0] == '-');
+  }
+}
+
 TEST(SchemaLimits, GiantBounds) {
   EXPECT_TRUE(SchemaDocuments::make(parsed(R"({"type": "string", "maxLength": 2000000000})")));
   EXPECT_TRUE(SchemaDocuments::make(parsed(R"({"type": "array", "maxItems": 2000000000})")));

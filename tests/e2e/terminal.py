@@ -457,7 +457,7 @@ def test_commands(place):
     script = [{"match": "be brief", "text": "brief"}, {"match": "two", "text": "b"}, {"match": "one", "text": "a"}]
     chat = place.chat(script, columns=120)
     chat.ask("/help", "Ctrl-R searches")
-    for command in ("/new, /clear", "/retry, /regenerate", "/quit, /exit", "/export FILE"):
+    for command in ("/new, /clear", "/retry, /regenerate", "/quit, /exit", "/export [!] FILE"):
         holds(chat.text(), command)
     chat.ask("/udno", "unknown command '/udno'; did you mean '/undo'?")
     chat.ask("/set temprature 1", "did you mean 'temperature'?")
@@ -478,7 +478,13 @@ def test_commands(place):
     chat.ask("/history two", "  1 user       /slash one and two")
     saved, page = place.folder / "s.json", place.folder / "page.md"
     chat.ask(f"/save {saved}", "saved to")
-    chat.ask(f"/export {page}", "written to")
+    page.write_text("mine")
+    chat.ask(f"/export {page}", "is there already")
+    equal(page.read_text(), "mine")
+    chat.ask(f"/export ! {page}", "written to")
+    chat.ask(f"/save {saved}", "is there already")
+    chat.ask(f"/save !{saved}", "saved to")
+    chat.ask("/save !", "it needs the name of a file")
     equal(saved.stat().st_mode & 0o777, 0o600)
     equal([m["role"] for m in json.loads(saved.read_text())["messages"]], ["user", "assistant"])
     holds(page.read_text(), "## Question\n\n/slash one and two\n")
@@ -505,6 +511,9 @@ def test_pipes(place):
     equal((done.returncode, done.stdout, done.stderr), (0, b"a\n**b** \x1b[31m\n", b""))
     done = place.piped(script, "--show-thinking", text="two\n")
     equal((done.stdout, done.stderr), (b"**b** \x1b[31m\n", b"hm\n"))
+    done = place.piped([{"text": "</think>a b c d", "finish": "length"}], text="one\n")
+    equal((done.returncode, done.stdout), (0, b"a b c d\n"))
+    assert re.fullmatch(rb"strata: cut: that was the limit of tokens after \d+ tokens\n", done.stderr), done.stderr
     done = place.piped(script, text="/nonsense\n")
     equal(done.returncode, 1)
     holds(done.stderr, b"unknown command '/nonsense'")

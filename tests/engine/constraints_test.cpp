@@ -190,9 +190,9 @@ TEST_F(ConstraintsTest, SlowGrammarsLetQuickOnesBy) {
       schema += fmt::format(R"({}"p{}":{{"type":"string","pattern":"^{}{}(a|b)*a(a|b){{11}}$"}})",
                             k == 0 ? "" : ",", k, i, k);
     }
-    slow.push_back(*constraints.compile(schema + "}}", ready));
+    slow.push_back(*constraints.compile(schema + "}}", 1, ready));
   }
-  const auto quick = *constraints.compile("root ::= \"quick\"", ready);
+  const auto quick = *constraints.compile("root ::= \"quick\"", 1, ready);
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return quick->ready(); });
   EXPECT_TRUE(quick->result());
@@ -216,23 +216,77 @@ TEST_F(ConstraintsTest, NoMoreThanTheLimitWaitToBeCompiled) {
   const std::shared_future<void> gate = go_on.get_future().share();
   // The compiling thread waits here.
   std::vector<std::shared_ptr<const PendingGrammar>> open;
-  open.push_back(*constraints.compile("root ::= \"first\"", [gate] { gate.wait(); }));
+  open.push_back(*constraints.compile("root ::= \"first\"", 0, [gate] { gate.wait(); }));
   while (!open.front()->ready()) std::this_thread::yield();
   for (std::size_t i = 0; i < Constraints::kMaxOpen; ++i) {
-    auto one = constraints.compile(fmt::format("root ::= \"{}\"", i), [] {});
+    auto one = constraints.compile(fmt::format("root ::= \"{}\"", i), i, [] {});
     ASSERT_TRUE(one) << one.error().message;
     open.push_back(std::move(*one));
   }
-  const auto refused = constraints.compile("root ::= \"more\"", [] {});
+  const auto refused = constraints.compile("root ::= \"more\"", 99, [] {});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::exhausted);
   EXPECT_THAT(refused.error().message, HasSubstr("64 other constraints wait to be compiled"));
   // One that is on its way already is no other; and what nobody waits for makes room.
-  EXPECT_TRUE(constraints.compile("root ::= \"3\"", [] {}));
+  EXPECT_TRUE(constraints.compile("root ::= \"3\"", 99, [] {}));
   open.pop_back();
-  EXPECT_TRUE(constraints.compile("root ::= \"more\"", [] {}));
+  EXPECT_TRUE(constraints.compile("root ::= \"more\"", 99, [] {}));
   go_on.set_value();
   constraints.stop();
+}
+
+// One client sends as many as it may: the next one's is compiled after one of them, and there are
+// places for others.
+TEST_F(ConstraintsTest, ClientsTakeTurns) {
+  const auto engine = open(0);
+  Constraints constraints(engine->tokenizer());
+  std::promise<void> go_on;
+  const std::shared_future<void> gate = go_on.get_future().share();
+  const auto first = *constraints.compile("root ::= \"first\"", 0, [gate] { gate.wait(); });
+  while (!first->ready()) std::this_thread::yield();  // the compiling thread waits from here on
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<std::string> order;
+  std::vector<std::shared_ptr<const PendingGrammar>> open;
+  const auto ask = [&](std::uint64_t client, int number) {
+    const std::string name = fmt::format("{}.{}", client, number);
+    auto one = constraints.compile(fmt::format("root ::= \"{}\"", name), client, [&, name] {
+      const std::lock_guard lock(mutex);
+      order.push_back(name);
+      changed.notify_all();
+    });
+    if (one) open.push_back(*one);
+    return one ? std::string() : one.error().message;
+  };
+  const auto taken_by = [&](std::uint64_t client) {
+    int taken = 0;
+    while (ask(client, taken).empty()) ++taken;
+    return taken;
+  };
+  EXPECT_EQ(taken_by(1), 32);
+  EXPECT_THAT(ask(1, 32), HasSubstr("32 constraints of this client wait to be compiled"));
+  EXPECT_EQ(ask(1, 31), "") << "it is on its way already and takes no place";
+  EXPECT_EQ(ask(2, 0), "");
+  EXPECT_EQ(taken_by(3), 16);
+  go_on.set_value();
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return order.size() == 50; });  // 1.31 is heard twice
+  order.resize(6);
+  EXPECT_THAT(order, ElementsAre("1.0", "2.0", "3.0", "1.1", "3.1", "1.2"));
+  lock.unlock();
+  constraints.stop();
+}
+
+TEST(ClientQueue, TakesOneOfEachInTurns) {
+  ClientQueue<std::string> queue;
+  for (const char* item : {"a1", "a2", "a3", "b1", "c1", "c2"})
+    queue.push(static_cast<std::uint64_t>(item[0]), item);
+  std::vector<std::string> order;
+  for (int i = 0; i < 2; ++i) order.push_back(queue.pop());
+  queue.push('b', "b2");
+  queue.push('d', "d1");
+  while (!queue.empty()) order.push_back(queue.pop());
+  EXPECT_THAT(order, ElementsAre("a1", "b1", "c1", "a2", "b2", "d1", "c2", "a3"));
 }
 
 // A token that would give the text more readings than the limit is neither left out nor taken: the

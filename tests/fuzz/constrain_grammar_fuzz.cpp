@@ -62,9 +62,13 @@ void write(const std::shared_ptr<const CompiledGrammar>& compiled, std::string_v
     const bool allowed = matcher.verdict(id) == Verdict::allowed;
     check(matcher.accept(id) == allowed);
     if (allowed) matcher.rollback(1);
-    for (TokenId k = 0; k < size && matcher.verdict(id) != Verdict::allowed; ++k)
+    bool unknown = false;
+    for (TokenId k = 0; k < size && matcher.verdict(id) != Verdict::allowed; ++k) {
+      unknown = unknown || matcher.verdict(id) == Verdict::unknown;
       id = (id + 1) % size;
-    if (matcher.verdict(id) == Verdict::unknown) return;  // at the limit of readings
+    }
+    // All that could follow is at the limit of readings: there a request ends with a sentence.
+    if (matcher.verdict(id) != Verdict::allowed) return check(unknown && !exact);
     check(matcher.accept(id));
     Matcher copy = matcher;
     copy.rollback(1);

@@ -112,14 +112,42 @@ TEST_F(AccessTest, WhatChangesTheServerNeedsATrustedPageEvenWithAKey) {
   EXPECT_EQ(status("Origin: http://evil.example\r\n"), 403u);
 }
 
-TEST(Keys, AreSplitAndTrimmed) {
-  EXPECT_EQ(split_keys(" a , b\r\n", "x").value(), (std::vector<std::string>{"a", "b"}));
-  EXPECT_EQ(split_keys("a b", "x").value(), std::vector<std::string>{"a b"});
-  for (const char* text : {"", " ", "a,", ",a", "a,,b"}) {
-    const auto keys = split_keys(text, "--api-key");
-    ASSERT_FALSE(keys) << text;
-    EXPECT_EQ(keys.error().message, "--api-key holds an empty key; leave it out or give one");
+// Who asks is told to the engine, which is fair to clients: by key, without keys by address.
+TEST_F(AccessTest, TheEngineHearsWhoAsks) {
+  const auto clients = [&](const std::vector<std::string>& keys) {
+    engine_->forget();
+    std::vector<std::uint64_t> heard;
+    for (const std::string& key : keys) {
+      for (const auto& [path, body] :
+           {std::pair{"/v1/chat/completions", R"({"messages":[{"role":"user","content":"x"}]})"},
+            std::pair{"/v1/completions", R"({"prompt":"x"})"},
+            std::pair{"/v1/responses", R"({"input":"x"})"},
+            std::pair{"/v1/messages",
+                      R"({"max_tokens":9,"messages":[{"role":"user","content":"x"}]})"}}) {
+        const std::size_t before = engine_->requests();
+        EXPECT_EQ(send(fmt::format("POST {}", path),
+                       "Content-Type: application/json\r\nx-api-key: " + key + "\r\n", body)
+                      .status,
+                  200u)
+            << path;
+        EXPECT_EQ(engine_->requests(), before + 1) << path;
+        heard.push_back(engine_->request(before).client);
+      }
+    }
+    return heard;
+  };
+  rules({});
+  const auto open = clients({"one", "two"});
+  EXPECT_NE(open[0], 0u);
+  EXPECT_THAT(open, ::testing::Each(open[0]));
+  rules({.keys = {"one", "two"}});
+  const auto keyed = clients({"one", "two"});
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(keyed[i], keyed[0]);
+    EXPECT_EQ(keyed[4 + i], keyed[4]);
   }
+  EXPECT_NE(keyed[0], keyed[4]);
+  EXPECT_NE(keyed[0], open[0]);
 }
 
 TEST(Keys, CompareWhole) {

@@ -90,7 +90,7 @@ class ApiTest : public ::testing::Test {
     ASSERT_TRUE(server) << server.error().message;
     server_ = std::move(*server);
     ASSERT_TRUE(server_->start([this](HttpRequest request, std::shared_ptr<ResponseWriter> writer) {
-      api_->handle(request, writer);
+      api_->handle(std::move(request), writer);
     }));
     serve_again();
   }

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "server/anthropic.h"
@@ -65,6 +67,32 @@ TEST(Docs, EveryFieldIsInTheTable) {
   expect_documented(openai_completion_fields(), 2);
   expect_documented(openai_responses_fields(), 3);
   expect_documented(anthropic_fields(), 4);
+}
+
+// Names of metrics in a text, between these signs: `strata_requests_total`, without labels.
+std::set<std::string> metrics_in(const std::string& text, char before, std::string_view after) {
+  std::set<std::string> names;
+  for (std::size_t at = text.find(before); at != text.npos; at = text.find(before, at + 1)) {
+    const std::string_view rest = std::string_view(text).substr(at + 1);
+    const std::size_t end = rest.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_:");
+    const std::string_view name = rest.substr(0, end);
+    const bool known = std::ranges::any_of(
+        std::array<std::string_view, 3>{"strata_", "vllm:", "llamacpp:"},
+        [&](std::string_view family) { return name.starts_with(family) && name != family; });
+    if (known && end != rest.npos && after.find(rest[end]) != after.npos) names.emplace(name);
+  }
+  return names;
+}
+
+TEST(Docs, MetricsAreThoseOfTheSource) {
+  const std::string docs = file_text("docs/api.md");
+  const std::size_t begin = docs.find("\n## Metrics\n");
+  ASSERT_NE(begin, docs.npos);
+  const std::string part = docs.substr(begin, docs.find("\n## ", begin + 1) - begin);
+  const std::set<std::string> made = metrics_in(file_text("src/server/metrics.cpp"), '"', "\"");
+  EXPECT_GT(made.size(), 80u);
+  // Families of the machine stand there as `strata_machine_...`.
+  EXPECT_EQ(metrics_in(part, '`', "`{"), made);
 }
 
 }  // namespace

@@ -460,6 +460,8 @@ TEST(Wire, ValuesSurviveTheWay) {
   request.logit_bias = {{5, -100}, {6, 0.5f}};
   request.logprobs = 0;
   request.prompt_logprobs = true;
+  request.grammar = "root ::= .";
+  request.client = 1ull << 63;
   FrameCutter cutter;
   const std::string bytes =
       std::move(WireWriter(FrameKind::submit).u64(42).request(request)).frame();
@@ -478,6 +480,8 @@ TEST(Wire, ValuesSurviveTheWay) {
   EXPECT_EQ(read.logit_bias[0].id, 5);
   EXPECT_EQ(read.logprobs, 0u);
   EXPECT_TRUE(read.prompt_logprobs);
+  EXPECT_EQ(read.grammar, request.grammar);
+  EXPECT_EQ(read.client, request.client);
 }
 
 TEST(Wire, ConversationsSurviveTheWay) {

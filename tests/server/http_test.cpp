@@ -53,6 +53,15 @@ class Http : public ::testing::Test {
   std::unique_ptr<HttpServer> server_;
 };
 
+TEST_F(Http, AClientIsItsAddress) {
+  serve([](HttpRequest request, std::shared_ptr<ResponseWriter> writer) {
+    HttpResponse response;
+    response.body = "from " + request.client;
+    writer->send(std::move(response));
+  });
+  EXPECT_EQ(answer_to("GET / HTTP/1.1\r\nHost: h\r\n\r\n").body, "from 127.0.0.1");
+}
+
 TEST_F(Http, AnswersAndKeepsTheConnection) {
   serve_echo();
   RawClient one = client();

@@ -271,6 +271,16 @@ TEST_F(ResponsesTest, RunsInTheBackgroundAndIsCancelled) {
   EXPECT_EQ(text_of(client().post("/v1/responses/" + id + "/cancel", "").json().at("status")),
             "cancelled");
 
+  // It is one from then on, however long the engine's last step still takes.
+  engine_->forget();
+  engine_->script({{.text = "word ", .pace = 500ms, .endless = true}});
+  const std::string slow = text_of(ask(R"("background":true)").json().at("id"));
+  client().post("/v1/responses/" + slow + "/cancel", "");
+  EXPECT_EQ(text_of(client().get("/v1/responses/" + slow).json().at("status")), "cancelled");
+  EXPECT_TRUE(idle_within(2s));
+
+  engine_->forget();
+  engine_->script({{.text = "word ", .pace = 1ms, .endless = true}});
   const std::string gone = text_of(ask(R"("background":true)").json().at("id"));
   EXPECT_EQ(send("DELETE /v1/responses/" + gone).status, 200u);
   EXPECT_TRUE(idle_within(1s));
