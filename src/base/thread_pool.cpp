@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -25,7 +26,7 @@
 namespace strata {
 namespace {
 
-using Body = std::function<void(std::size_t)>;
+using Body = ThreadPool::Body;
 using Clock = std::chrono::steady_clock;
 using std::chrono::nanoseconds;
 
@@ -127,15 +128,18 @@ struct alignas(kCacheLine) Share {
 }  // namespace
 
 struct ThreadPool::Shared {
-  alignas(kCacheLine) std::atomic<std::uint64_t> batch{0};
-  alignas(kCacheLine) std::atomic<std::uint32_t> done{0};   // parts done by workers
-  std::atomic<bool> caller_sleeps{false};                   // on `done`
+  // What a thread needs to join a batch, in one cache line.
   alignas(kCacheLine) std::atomic<std::uint32_t> epoch{0};  // workers sleep on it
-  std::atomic<std::uint32_t> sleepers{0};
   std::atomic<bool> stopping{false};
+  std::atomic<std::uint64_t> batch{0};
   // Of the running batch; written only between batches, read only by those who hold a part.
-  alignas(kCacheLine) const Body* body = nullptr;
-  std::size_t first = 0;  // number of the batch's first part
+  std::optional<Body> body;
+  std::size_t first = 0;                     // number of the batch's first part
+  bool near = false;                         // a part is a thread's share of the real parts
+  std::atomic<const void*> object{nullptr};  // the body's, to be fetched ahead
+  alignas(kCacheLine) std::atomic<std::uint32_t> done{0};  // parts done by workers
+  std::atomic<bool> caller_sleeps{false};                  // on `done`
+  alignas(kCacheLine) std::atomic<std::uint32_t> sleepers{0};
 
   std::mutex running;  // one batch at a time
   bool spinning = true;
@@ -144,9 +148,10 @@ struct ThreadPool::Shared {
   std::vector<Share> shares;  // of run_near, one a thread
 
   std::uint32_t drain();
-  void work();
+  void run_share(std::size_t mine, Body of_part);
+  void work(std::size_t thread);
   void run_batch(std::size_t parts);
-  void run_batches(std::size_t parts, const Body& body);
+  void run_batches(std::size_t parts, Body of_part, bool are_shares);
   void wake(std::size_t useful);
 };
 
@@ -159,14 +164,26 @@ std::uint32_t ThreadPool::Shared::drain() {
                                      std::memory_order_acquire)) {
       continue;
     }
-    (*body)(first + next_of(word));
+    const std::size_t part = next_of(word);
+    if (near) {
+      run_share(part, *body);
+    } else {
+      (*body)(first + part);
+    }
     ++count;
     word = batch.load(std::memory_order_acquire);
   }
   return count;
 }
 
-void ThreadPool::Shared::work() {
+// The share's parts, then the others' from their ends.
+void ThreadPool::Shared::run_share(std::size_t mine, Body of_part) {
+  std::size_t part = 0;
+  for (std::size_t i = 0; i < shares.size(); ++i)
+    while (shares[(mine + i) % shares.size()].take(i == 0, part)) of_part(part);
+}
+
+void ThreadPool::Shared::work(std::size_t thread) {
   SpinBudget budget(spinning);
   std::uint32_t seen = 0;
   for (;;) {
@@ -180,6 +197,9 @@ void ThreadPool::Shared::work() {
     }
     seen = epoch.load(std::memory_order_acquire);
     if (stopping.load(std::memory_order_acquire)) return;
+    // These come on their way while the part is claimed.
+    __builtin_prefetch(object.load(std::memory_order_relaxed));
+    if (thread < shares.size()) __builtin_prefetch(&shares[thread], 1);
     // Parts are reported together: the batch cannot end, nor the next begin, before that.
     if (const std::uint32_t count = drain(); count > 0) {
       done.fetch_add(count, std::memory_order_seq_cst);
@@ -230,7 +250,8 @@ ThreadPool::ThreadPool(std::size_t threads) : shared_(std::make_unique<Shared>()
   // The machine may refuse a thread; the pool then has fewer, and threads() says so.
   try {
     while (shared_->workers.size() + 1 < threads) {
-      shared_->workers.emplace_back([shared = shared_.get()] { shared->work(); });
+      const std::size_t thread = shared_->workers.size() + 1;
+      shared_->workers.emplace_back([shared = shared_.get(), thread] { shared->work(thread); });
     }
   } catch (const std::exception& refused) {  // by the system, or for want of memory
     log_warning("the machine allows {} of {} threads: {}", this->threads(), threads,
@@ -249,30 +270,29 @@ std::size_t ThreadPool::threads() const {
   return shared_->workers.size() + 1;
 }
 
-void ThreadPool::Shared::run_batches(std::size_t parts, const Body& of_part) {
-  body = &of_part;
+void ThreadPool::Shared::run_batches(std::size_t parts, Body of_part, bool are_shares) {
+  body = of_part;
+  near = are_shares;
+  object.store(of_part.object(), std::memory_order_relaxed);
   for (first = 0; first < parts; first += kMaxParts) run_batch(std::min(parts - first, kMaxParts));
-  body = nullptr;
+  body.reset();
 }
 
-void ThreadPool::run(std::size_t parts, const std::function<void(std::size_t part)>& body) {
+void ThreadPool::run(std::size_t parts, Body body) {
   if (parts == 0) return;
   const std::lock_guard lock(shared_->running);
-  if (parts > 1 && !shared_->workers.empty()) return shared_->run_batches(parts, body);
+  if (parts > 1 && !shared_->workers.empty()) return shared_->run_batches(parts, body, false);
   for (std::size_t part = 0; part < parts; ++part) body(part);
 }
 
-void ThreadPool::run_near(std::size_t parts, const std::function<void(std::size_t part)>& body) {
+void ThreadPool::run_near(std::size_t parts, Body body) {
   if (parts < 2 || shared_->workers.empty()) return run(parts, body);
   const std::lock_guard lock(shared_->running);
   std::vector<Share>& shares = shared_->shares;
+  const std::size_t count = threads();
   for (std::size_t i = 0; i < shares.size(); ++i)
-    shares[i].set(parts * i / shares.size(), parts * (i + 1) / shares.size());
-  shared_->run_batches(shares.size(), [&](std::size_t mine) {
-    std::size_t part = 0;
-    for (std::size_t i = 0; i < shares.size(); ++i)
-      while (shares[(mine + i) % shares.size()].take(i == 0, part)) body(part);
-  });
+    shares[i].set(parts * std::min(i, count) / count, parts * std::min(i + 1, count) / count);
+  shared_->run_batches(count, body, true);
 }
 
 }  // namespace strata

@@ -137,8 +137,13 @@ class Backend {
   virtual void read(const ResidualWeights& weights) = 0;                             // R -> m, w
   virtual void delta_net(const DeltaNetWeights& weights, std::uint32_t layer) = 0;   // m -> y
   virtual void attention(const AttentionWeights& weights, std::uint32_t layer) = 0;  // m -> y
-  virtual void experts(const ExpertsWeights& weights) = 0;                           // m -> y
-  virtual void write() = 0;                                                          // R += w y
+  // Only what attention leaves in the caches for rows to come; y stays as it is.
+  virtual void attention_cells(const AttentionWeights& weights, std::uint32_t layer) = 0;
+  virtual void experts(const ExpertsWeights& weights) = 0;  // m -> y
+  virtual void write() = 0;                                 // R += w y
+  // Goes on with some of the window's rows only, ascending: they are its rows from now on. For
+  // operations that look at no other rows.
+  virtual void pick(std::span<const std::uint32_t> rows) = 0;
   // Final mixer and head of the given rows; out is [rows.size() x head.rows].
   virtual void head(const ResidualWeights& mixer, const Matrix& head,
                     std::span<const std::uint32_t> rows, std::span<float> out) = 0;
@@ -147,7 +152,7 @@ class Backend {
   // Every matrix product there is for this machine.
   virtual std::vector<KernelUse> kernels() const = 0;
   // A copy of R of the rows from `first_row` on: [out.size() / (streams * hidden) rows].
-  virtual void copy_residual(std::uint32_t first_row, std::span<float> out) const = 0;
+  virtual void copy_residual(std::uint32_t first_row, std::span<float> out) = 0;
 };
 
 // The CPU backend. `threads` 0 means usable_cpus(). `isa` forces "portable", "avx2" or "avx512"

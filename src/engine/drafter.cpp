@@ -20,10 +20,15 @@ bool sampled(const Job& job) {
 // Of softmax(logits) at `chosen`. What is far below the best is not worth its exp().
 float probability(std::span<const float> logits, std::size_t chosen) {
   constexpr float kFar = 14;
-  const float best = largest(logits);
+  constexpr std::size_t kRun = 64;
+  const float best = largest(logits), least = best - kFar;
+  const auto near = [least](float logit) { return logit > least; };
   float total = 0;
-  for (const float logit : logits)
-    if (logit > best - kFar) total += std::exp(logit - best);
+  for (std::size_t at = 0; at < logits.size(); at += kRun) {
+    at = find_run(logits, at, near);
+    for (const float logit : logits.subspan(at, std::min(kRun, logits.size() - at)))
+      if (near(logit)) total += std::exp(logit - best);
+  }
   return std::exp(logits[chosen] - best) / total;
 }
 

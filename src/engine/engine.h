@@ -180,6 +180,9 @@ class Listener {
   // Of the token that comes next, if Request::logprobs.
   virtual void chances(const TokenChances& chances) { (void)chances; }
   virtual void token(TokenId id) = 0;
+  // No more tokens come before the next window is computed: what was held back to be sent together
+  // should go now. Called after everything a window gave to anybody, but not after finished().
+  virtual void window_over() {}
   virtual void finished(const Completion& completion) = 0;
 };
 

@@ -507,6 +507,7 @@ void LocalEngine::run_round(Lock& lock) {
   round.computed = monotonic_seconds();
   lock.lock();
   std::size_t row = 0;
+  std::vector<Listener*> told;
   for (const Slice& slice : round.slices) {
     Job& job = *slice.job;
     const std::size_t rows = rows_wanted(slice);
@@ -522,8 +523,15 @@ void LocalEngine::run_round(Lock& lock) {
     lock.unlock();
     const bool more = advance(slice, logits, round);
     lock.lock();
-    if (!more) finish(lock, job.id, job.completion.reason, job.completion.error);
+    if (more) {
+      told.push_back(job.listener.get());
+    } else {
+      finish(lock, job.id, job.completion.reason, job.completion.error);
+    }
   }
+  lock.unlock();
+  for (Listener* listener : told) listener->window_over();
+  lock.lock();
   round.end = monotonic_seconds();
   scheduler_.took(round.end - round.start);
   measure(round);

@@ -19,7 +19,9 @@ bool better(const Candidate& a, const Candidate& b) {
 
 TokenId greedy(std::span<const float> logits) {
   const float best = largest(logits);
-  return static_cast<TokenId>(std::find(logits.begin(), logits.end(), best) - logits.begin());
+  const auto at = find_run(logits, 0, [best](float v) { return v == best; });
+  const auto from = logits.begin() + static_cast<std::ptrdiff_t>(at);
+  return static_cast<TokenId>(std::find(from, logits.end(), best) - logits.begin());
 }
 
 std::uint64_t mix(std::uint64_t x) {  // splitmix64's finaliser

@@ -347,6 +347,7 @@ bool ScriptedEngine::write(Play& play, TokenId id) {
     if (play.request.logprobs)
       play.listener->chances({{*step.token, -0.5f}, {{*step.token, -0.5f}}});
     play.listener->token(*step.token);
+    play.listener->window_over();
     ++play.done.generated_tokens;
   }
   if (step.end) play.done.reason = *step.end;

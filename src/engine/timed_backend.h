@@ -64,13 +64,17 @@ class TimedBackend final : public Backend {
   void read(const ResidualWeights& weights) override;
   void delta_net(const DeltaNetWeights& weights, std::uint32_t layer) override;
   void attention(const AttentionWeights& weights, std::uint32_t layer) override;
+  void attention_cells(const AttentionWeights& weights, std::uint32_t layer) override {
+    inner_->attention_cells(weights, layer);
+  }
   void experts(const ExpertsWeights& weights) override;
   void write() override;
+  void pick(std::span<const std::uint32_t> rows) override { inner_->pick(rows); }
   void head(const ResidualWeights& mixer, const Matrix& head, std::span<const std::uint32_t> rows,
             std::span<float> out) override;
   Status failure(std::uint32_t part) const override { return inner_->failure(part); }
   std::vector<KernelUse> kernels() const override { return inner_->kernels(); }
-  void copy_residual(std::uint32_t first_row, std::span<float> out) const override {
+  void copy_residual(std::uint32_t first_row, std::span<float> out) override {
     inner_->copy_residual(first_row, out);
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <numeric>
 
 namespace strata {
 namespace {
@@ -258,13 +259,21 @@ void Forward::keep_residuals(std::span<const Rows> window) {
   }
 }
 
-// The draft block on the rows of tokens_; `wide` is R of their positions.
-Status Forward::draft_window(std::span<const WindowPart> parts, std::span<const float> wide) {
+// The draft block on the rows of tokens_; `wide` is R of their positions. Only the wanted rows go
+// on behind the caches: they are the window's rows then.
+Status Forward::draft_window(std::span<const WindowPart> parts, std::span<const float> wide,
+                             std::span<const std::uint32_t> wanted) {
   const DraftBlock& draft = *network_.draft;
+  const auto layer = static_cast<std::uint32_t>(network_.blocks.size());
   STRATA_TRY(backend_.begin({tokens_, parts, true}));
   backend_.embed_draft(draft.input, network_.embedding, wide);
   backend_.read(draft.block.attention_residual);
-  backend_.attention(draft.block.attention, static_cast<std::uint32_t>(network_.blocks.size()));
+  if (wanted.empty()) {
+    backend_.attention_cells(draft.block.attention, layer);
+    return {};
+  }
+  backend_.attention(draft.block.attention, layer);
+  if (wanted.size() < tokens_.size()) backend_.pick(wanted);
   backend_.write();
   feed_forward(draft.block);
   return {};
@@ -281,8 +290,8 @@ Status Forward::catch_up(Sequence& sequence, std::size_t allowed) {
                    after.begin() + static_cast<std::ptrdiff_t>(done + rows));
     const WindowPart part{sequence.state_.get(), 0, static_cast<std::uint32_t>(rows),
                           sequence.draft_cells_ + static_cast<std::uint32_t>(done)};
-    STRATA_TRY(
-        draft_window({&part, 1}, std::span(sequence.residuals_).subspan(done * wide, rows * wide)));
+    STRATA_TRY(draft_window({&part, 1},
+                            std::span(sequence.residuals_).subspan(done * wide, rows * wide), {}));
     backend_.end();
     done += rows;
   }
@@ -330,17 +339,18 @@ Status Forward::draft(std::span<const DraftStep> steps, std::span<float> logits)
       last.push_back(static_cast<std::uint32_t>(tokens_.size() - 1));
       parts_.push_back({s.state_.get(), first, last.back() + 1 - first, position});
     }
-    STRATA_TRY(draft_window(parts_, draft_wide_));
+    STRATA_TRY(draft_window(parts_, draft_wide_, last));
     for (std::size_t i = 0; i < steps.size(); ++i) {
       Sequence& s = *steps[i].sequence;
       s.chain_residual_.resize(wide);
-      backend_.copy_residual(last[i], s.chain_residual_);
+      backend_.copy_residual(static_cast<std::uint32_t>(i), s.chain_residual_);
       if (s.chain_++ > 0) continue;
       s.drafted_after_ = steps[i].token;
       s.draft_cells_ = s.tokens() - 1;
       s.residuals_.erase(s.residuals_.begin(),
                          s.residuals_.end() - static_cast<std::ptrdiff_t>(wide));
     }
+    std::iota(last.begin(), last.end(), 0u);
     backend_.head(network_.draft->mixer, drafts_->head(), last, logits);
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::exhausted, "no memory for a draft");

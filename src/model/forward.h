@@ -133,7 +133,8 @@ class Forward {
   void layers(std::span<const Rows> window);
   void feed_forward(const Block& block);
   void keep_residuals(std::span<const Rows> window);
-  Status draft_window(std::span<const WindowPart> parts, std::span<const float> wide);
+  Status draft_window(std::span<const WindowPart> parts, std::span<const float> wide,
+                      std::span<const std::uint32_t> wanted);
   Status catch_up(Sequence& sequence, std::size_t allowed);
 
   const Network& network_;

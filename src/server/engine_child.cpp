@@ -17,26 +17,45 @@
 namespace strata::server {
 namespace {
 
-// The socket's sending half; frames of several threads stay whole.
+// The socket's sending half; frames of several threads stay whole and in order.
 class Sender {
  public:
   explicit Sender(int socket) : socket_(socket) {}
 
   void send(WireWriter&& writer) {
-    const std::string frame = std::move(writer).frame();
     const std::lock_guard lock(mutex_);
+    add(std::move(writer));
+    send_held();
+  }
+  // Goes with the next frame that is sent, or with flush(): a window gives each of its requests a
+  // token, and a system call takes as long as all else that is done for one.
+  void hold(WireWriter&& writer) {
+    constexpr std::size_t most = 64 << 10;
+    const std::lock_guard lock(mutex_);
+    add(std::move(writer));
+    if (held_.size() >= most) send_held();
+  }
+  void flush() {
+    const std::lock_guard lock(mutex_);
+    send_held();
+  }
+
+ private:
+  void add(WireWriter&& writer) { held_ += std::move(writer).frame(); }
+  void send_held() {
     std::size_t sent = 0;
-    while (!broken_ && sent < frame.size()) {
-      const ssize_t now = ::send(socket_, frame.data() + sent, frame.size() - sent, MSG_NOSIGNAL);
+    while (!broken_ && sent < held_.size()) {
+      const ssize_t now = ::send(socket_, held_.data() + sent, held_.size() - sent, MSG_NOSIGNAL);
       if (now < 0 && errno == EINTR) continue;
       if (now <= 0) broken_ = true;  // the reader hears of it too
       if (now > 0) sent += static_cast<std::size_t>(now);
     }
+    held_.clear();
   }
 
- private:
   int socket_;
   std::mutex mutex_;
+  std::string held_;
   bool broken_ = false;
 };
 
@@ -62,8 +81,9 @@ class PipeListener final : public Listener {
     writer.u64(id_).u32(static_cast<std::uint32_t>(id)).u8(next_ ? 1 : 0);
     if (next_) writer.chances(*next_);
     next_.reset();
-    sender_.send(std::move(writer));
+    sender_.hold(std::move(writer));
   }
+  void window_over() override { sender_.flush(); }
   void finished(const Completion& completion) override {
     over_();
     sender_.send(std::move(WireWriter(FrameKind::finished).u64(id_).completion(completion)));

@@ -142,18 +142,20 @@ TEST_P(IntegerProduct, EqualsTheSlowProductAndTheOtherInstructionSets) {
   const TensorType type = entry.type;
   const IntFormat& format = *format_for(type, entry.inputs);
   const std::size_t unit = traits(type).block_values;
-  const std::vector<std::size_t> window =
-      entry.few ? std::vector<std::size_t>{1, 2, 3, 4} : std::vector<std::size_t>{5, 12, 29};
+  std::vector<std::size_t> window = {1, 2, 3, 4, 7, 16, 17, 29};
+  std::erase_if(window,
+                [&](std::size_t t) { return (t <= entry.kernels->few_tokens) != entry.few; });
   std::mt19937 random(2);
-  for (const std::size_t blocks : {1u, 2u, 3u, 5u, 20u}) {
+  for (const std::size_t blocks : {1u, 2u, 3u, 4u, 5u, 12u, 20u}) {
     const std::size_t width = blocks * std::max<std::size_t>(unit, 32);
-    for (const std::size_t rows : {1u, 3u, 15u, 16u, 37u, 70u}) {
+    for (const std::size_t rows : {1u, 3u, 16u, 27u, 37u, 70u}) {
       const auto weights = random_rows(type, rows * width, random);
       std::vector<float> decoded(rows * width);
       ASSERT_TRUE(decode(type, weights, decoded));
       for (const std::size_t tokens : window) {
         std::vector<float> x = random_activations(tokens * width, random);
-        if (tokens == 2 || tokens == 5)  // extremes: every input at the ends of its range
+        if (tokens == 2 || tokens == 7 ||
+            tokens == 17)  // extremes: every input at the ends of its range
           for (float& v : x) v = random() % 2 ? 1.0f : -1.0f;
         const auto multiply = [&](const Kernels& kernels, bool streamed) {
           const Activations a = quantize(kernels, x, width, format.kind);

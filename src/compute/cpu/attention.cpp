@@ -72,14 +72,6 @@ void take_cell_width(const AttentionShape& s, std::span<const float> scores, std
 
 }  // namespace
 
-void CpuBackend::rotations(const AttentionShape& shape) {
-  rotation_.resize(rows_, 2 * shape.inverse_frequencies.size());
-  for_rows(rows_, [&](std::size_t r) {
-    const Part& part = part_of(r);
-    fill_rotation(shape, part.position + (r - part.first_row), rotation_.row(r));
-  });
-}
-
 // rms norm in place, then rope: pairs (i, i + half).
 void CpuBackend::norm_rotate(float* x, const float* gain, std::size_t n, const float* cos_sin,
                              std::size_t half) const {
@@ -91,39 +83,58 @@ void CpuBackend::norm_rotate(float* x, const float* gain, std::size_t n, const f
   }
 }
 
-void CpuBackend::attention(const AttentionWeights& weights, std::uint32_t layer) {
+// Projections of the rows (of keys and values only, if there are no queries), and their cells.
+void CpuBackend::attention_inputs(const AttentionWeights& weights, std::uint32_t layer,
+                                  bool with_queries) {
   const AttentionShape& s = weights.shape;
   const std::size_t kv = std::size_t{s.kv_heads} * s.head_dim;
-  const std::size_t q = std::size_t{s.heads} * s.head_dim;
-  a_.resize(rows_, 2 * q);
   b_.resize(rows_, kv);
   c_.resize(rows_, kv);
-  e_.resize(rows_, q);
-  Pointers mixed, queries, keys, values, index_q, index_k, gated, y;
+  Pointers mixed, queries, keys, values, index_q, index_k;
   point(mixed, mixed_, rows_);
-  point(queries, a_, rows_);
   point(keys, b_, rows_);
   point(values, c_, rows_);
-  ByteInputs bytes =
-      quantize(std::array{weights.q, weights.k, weights.v}, mixed.data(), rows_, bytes_mixed_);
-  std::vector<Product> products = {{weights.q, mixed.data(), queries.data(), rows_, bytes},
-                                   {weights.k, mixed.data(), keys.data(), rows_, bytes},
+  const ByteInputs bytes =
+      quantize_later(std::array{weights.k, weights.v, with_queries ? weights.q : weights.k}, mixed_,
+                     rows_, bytes_mixed_);
+  rotation_.resize(rows_, 2 * s.inverse_frequencies.size());
+  const AttentionWeights* const w = &weights;
+  then(4, [this, w](std::size_t r) { fill_rotation(w->shape, visible(r) - 1, rotation_.row(r)); });
+  std::vector<Product> products = {{weights.k, mixed.data(), keys.data(), rows_, bytes},
                                    {weights.v, mixed.data(), values.data(), rows_, bytes}};
+  if (with_queries) {
+    a_.resize(rows_, 2 * std::size_t{s.heads} * s.head_dim);
+    point(queries, a_, rows_);
+    products.push_back({weights.q, mixed.data(), queries.data(), rows_, bytes});
+  }
   if (s.block > 0) {
-    index_q_.resize(rows_, std::size_t{s.indexer_heads} * s.indexer_dim);
     index_k_.resize(rows_, s.indexer_dim);
-    point(index_q, index_q_, rows_);
     point(index_k, index_k_, rows_);
-    products.push_back({weights.index_q, mixed.data(), index_q.data(), rows_});
     products.push_back({weights.index_k, mixed.data(), index_k.data(), rows_});
+    if (with_queries) {
+      index_q_.resize(rows_, std::size_t{s.indexer_heads} * s.indexer_dim);
+      point(index_q, index_q_, rows_);
+      products.push_back({weights.index_q, mixed.data(), index_q.data(), rows_});
+    }
   }
   multiply(products);
-  rotations(s);
-  for (const Part& part : parts_) {
-    store_cells(weights, part, layer);
-    if (s.block > 0) store_block_keys(weights, part, layer);
-  }
-  for_rows(rows_, [&](std::size_t r) { prepare_queries(weights, r); });
+  then(2, [this, w, layer, with_queries](std::size_t r) {
+    store_cell(*w, layer, r);
+    if (with_queries) prepare_queries(*w, r);
+  });
+  flush();
+  if (s.block == 0) return;
+  for (const Part& part : parts_) store_block_keys(weights, part, layer);
+}
+
+void CpuBackend::attention_cells(const AttentionWeights& weights, std::uint32_t layer) {
+  attention_inputs(weights, layer, false);
+}
+
+void CpuBackend::attention(const AttentionWeights& weights, std::uint32_t layer) {
+  const AttentionShape& s = weights.shape;
+  attention_inputs(weights, layer, true);
+  e_.resize(rows_, std::size_t{s.heads} * s.head_dim);
   // Blocks of rows of one part.
   row_blocks_.clear();
   for (std::uint32_t p = 0; p < parts_.size(); ++p)
@@ -134,36 +145,33 @@ void CpuBackend::attention(const AttentionWeights& weights, std::uint32_t layer)
   // Where there are more threads than blocks, they divide the heads.
   const std::size_t tasks = row_blocks_.size() * s.kv_heads, group = s.heads / s.kv_heads;
   const std::size_t splits = std::clamp<std::size_t>(pool_.threads() / tasks, 1, group);
-  pool_.run(tasks * splits, [&](std::size_t i) {
+  pool_.run_near(tasks * splits, [&](std::size_t i) {
     const std::size_t split = i % splits, task = i / splits;
     attend(weights, layer, row_blocks_[task / s.kv_heads],
            {task % s.kv_heads, group * split / splits, group * (split + 1) / splits});
   });
+  Pointers gated, y;
   point(gated, e_, rows_);
   point(y, out_, rows_);
-  bytes = quantize({&weights.out, 1}, gated.data(), rows_, bytes_inner_);
+  const ByteInputs bytes = quantize_later({&weights.out, 1}, e_, rows_, bytes_inner_);
   multiply(std::vector<Product>{{weights.out, gated.data(), y.data(), rows_, bytes}});
 }
 
-void CpuBackend::store_cells(const AttentionWeights& weights, const Part& part,
-                             std::uint32_t layer) {
+void CpuBackend::store_cell(const AttentionWeights& weights, std::uint32_t layer, std::size_t row) {
   const AttentionShape& s = weights.shape;
-  CellPages& cells = part.state->cells();
-  const std::size_t half = s.rotary_dims / 2;
-  for_rows(part.rows, [&](std::size_t i) {
-    const std::size_t r = part.first_row + i, cell = part.position + i;
-    for (std::size_t h = 0; h < s.kv_heads; ++h)
-      norm_rotate(b_.row(r) + h * s.head_dim, weights.k_norm.data(), s.head_dim, rotation_.row(r),
-                  half);
-    const auto store = [&](CellFormat format, float* head, std::byte* into) {
-      if (is_turned(format)) kernels_.turn_head(head, s.head_dim);
-      store_head(format, head, s.head_dim, into);
-    };
-    for (std::size_t h = 0; h < s.kv_heads; ++h) {
-      store(key_format(shape_.kv_type), b_.row(r) + h * s.head_dim, cells.key(layer, cell, h));
-      store(value_format(shape_.kv_type), c_.row(r) + h * s.head_dim, cells.value(layer, cell, h));
-    }
-  });
+  CellPages& cells = part_of(row).state->cells();
+  const std::size_t cell = visible(row) - 1;
+  for (std::size_t h = 0; h < s.kv_heads; ++h)
+    norm_rotate(b_.row(row) + h * s.head_dim, weights.k_norm.data(), s.head_dim, rotation_.row(row),
+                s.rotary_dims / 2);
+  const auto store = [&](CellFormat format, float* head, std::byte* into) {
+    if (is_turned(format)) kernels_.turn_head(head, s.head_dim);
+    store_head(format, head, s.head_dim, into);
+  };
+  for (std::size_t h = 0; h < s.kv_heads; ++h) {
+    store(key_format(shape_.kv_type), b_.row(row) + h * s.head_dim, cells.key(layer, cell, h));
+    store(value_format(shape_.kv_type), c_.row(row) + h * s.head_dim, cells.value(layer, cell, h));
+  }
 }
 
 // Raw index keys wait in the ring until their block is complete; its mean is normed and rotated at

@@ -16,11 +16,15 @@ constexpr std::size_t kPanelDepth = 256;  // inputs of one panel: whole 256-bloc
 constexpr std::size_t kTurnTokens = 128;       // of a product that is cut by tokens
 constexpr std::size_t kReadRows = kPieceRows;  // of a gated read
 
-// Outputs of a part of a sweep over memory: some tens of kilobytes, enough to hand out, not so much
-// that threads would wait for the last one.
-std::size_t sweep_height(std::size_t row_bytes) {
-  constexpr std::size_t part_bytes = std::size_t{96} << 10;
-  return std::clamp(part_bytes / row_bytes / kLanes * kLanes, kLanes, 32 * kLanes);
+// Bytes of a part of a sweep over memory: some tens of kilobytes, enough to hand out, not so much
+// that threads would wait for the last one. With more tokens a byte takes longer.
+std::size_t part_bytes(std::size_t total, std::size_t tokens, std::size_t threads) {
+  constexpr std::size_t most = std::size_t{96} << 10, least = std::size_t{24} << 10;
+  const std::size_t floor = 4 * least / (4 + tokens);
+  return std::clamp(total / (4 * threads), floor, std::max(most / tokens, floor));
+}
+std::size_t sweep_height(std::size_t row_bytes, std::size_t part) {
+  return std::clamp(part / row_bytes / kLanes * kLanes, kLanes, 32 * kLanes);
 }
 
 }  // namespace
@@ -40,6 +44,7 @@ std::size_t CpuBackend::state_bytes() const {
 Status CpuBackend::begin(const Window& window) {
   rows_ = window.tokens.size();
   draft_ = window.draft;
+  steps_.clear();  // of a window that failed
   try {
     tokens_.assign(window.tokens.begin(), window.tokens.end());
     parts_.clear();
@@ -172,6 +177,7 @@ Status CpuBackend::reserve(std::uint32_t rows) {
 }
 
 void CpuBackend::end() {
+  flush();
   for (const Part& part : parts_) {
     if (draft_) break;
     part.state->advance(static_cast<std::uint32_t>(part.rows),
@@ -180,15 +186,26 @@ void CpuBackend::end() {
   parts_.clear();
 }
 
-void CpuBackend::copy_residual(std::uint32_t first_row, std::span<float> out) const {
+void CpuBackend::copy_residual(std::uint32_t first_row, std::span<float> out) {
+  flush();
   std::memcpy(out.data(), wide_.row(first_row), out.size() * sizeof(float));
 }
 
-void CpuBackend::for_rows(std::size_t rows, const std::function<void(std::size_t)>& body) {
-  constexpr std::size_t grain = 8;  // rows a part: small steps would cost more to hand out
-  pool_.run((rows + grain - 1) / grain, [&](std::size_t part) {
+void CpuBackend::for_rows(std::size_t rows, std::size_t grain, ThreadPool::Body body) {
+  pool_.run_near((rows + grain - 1) / grain, [&](std::size_t part) {
     for (std::size_t r = part * grain; r < std::min(rows, (part + 1) * grain); ++r) body(r);
   });
+}
+
+void CpuBackend::flush() {
+  if (steps_.empty()) return;
+  const std::size_t first = steps_.front().first();
+  std::size_t grain = steps_.front().grain();
+  for (const RowStep& step : steps_) grain = std::min(grain, step.grain());
+  for_rows(steps_.front().count(), grain, [&](std::size_t row) {
+    for (const RowStep& step : steps_) step(first + row);
+  });
+  steps_.clear();
 }
 
 // --- matrix products ----------------------------------------------------------------------------
@@ -198,40 +215,44 @@ void CpuBackend::point(Pointers& pointers, Rows& rows, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) pointers[i] = rows.row(i);
 }
 
+CpuBackend::Cut CpuBackend::cut_of(const Product& p, std::size_t first, std::size_t total) const {
+  Cut cut{first, kPanelRows, 0, 1};
+  if (p.tokens > 0 && p.tokens <= kernels_.few_tokens) {
+    cut.height = sweep_height(p.matrix.row_bytes, part_bytes(total, p.tokens, pool_.threads()));
+  }
+  cut.panels = p.tokens == 0 ? 0 : (p.matrix.rows + cut.height - 1) / cut.height;
+  const std::size_t turn = cut.panels < 8 * pool_.threads() ? kTurnTokens : 4 * kTurnTokens;
+  if (cut.panels > 0 && cut.panels < 32 * pool_.threads())
+    cut.turns = std::max<std::size_t>(1, p.tokens / turn);
+  return cut;
+}
+
 // The panels of all products, one after the other: a sweep over memory of which each thread gets a
 // run. A product of many tokens with few panels is cut by tokens too.
 void CpuBackend::multiply(std::span<const Product> products) {
-  struct Cut {
-    std::size_t first = 0;              // number of the product's first part
-    std::size_t height = 0;             // outputs of a part
-    std::size_t panels = 0, turns = 0;  // parts are panels x turns, turns of tokens outermost
-  };
-  std::vector<Cut> cuts;
-  std::size_t total = 0;
+  flush();
+  cuts_.clear();
+  part_cuts_.clear();
+  std::size_t bytes = 0;
+  for (const Product& p : products) bytes += p.matrix.rows * p.matrix.row_bytes;
   for (const Product& p : products) {
-    Cut cut{total, p.tokens <= kFewTokens ? sweep_height(p.matrix.row_bytes) : kPanelRows, 0, 1};
-    cut.panels = p.tokens == 0 ? 0 : (p.matrix.rows + cut.height - 1) / cut.height;
-    const std::size_t turn = cut.panels < 8 * pool_.threads() ? kTurnTokens : 4 * kTurnTokens;
-    if (cut.panels > 0 && cut.panels < 32 * pool_.threads())
-      cut.turns = std::max<std::size_t>(1, p.tokens / turn);
-    total += cut.panels * cut.turns;
-    parts_run_[{p.matrix.type, inputs_of(p), p.tokens <= kFewTokens}] += cut.panels * cut.turns;
-    cuts.push_back(cut);
+    const Cut cut = cut_of(p, part_cuts_.size(), bytes);
+    const std::size_t parts = cut.panels * cut.turns;
+    parts_run_[{p.matrix.type, inputs_of(p), p.tokens <= kernels_.few_tokens}] += parts;
+    part_cuts_.resize(part_cuts_.size() + parts, static_cast<std::uint32_t>(cuts_.size()));
+    cuts_.push_back(cut);
   }
-  const auto cut_of = [&](std::size_t part) {
-    const auto after =
-        std::upper_bound(cuts.begin(), cuts.end(), part,
-                         [](std::size_t number, const Cut& c) { return number < c.first; });
-    return static_cast<std::size_t>(after - cuts.begin()) - 1;
-  };
+  const std::size_t total = part_cuts_.size();
   const auto row_of = [&](std::size_t part, const Cut& cut) {
     return (part - cut.first) % cut.panels * cut.height;
   };
   pool_.run_near(total, [&](std::size_t part) {
-    const std::size_t index = cut_of(part), next = std::min(part + 1, total - 1);
-    const Cut &cut = cuts[index], &then = cuts[cut_of(next)];
+    const std::size_t next = std::min(part + 1, total - 1);
+    const Cut &cut = cuts_[part_cuts_[part]], &then = cuts_[part_cuts_[next]];
+    const std::byte* after = products[part_cuts_[next]].matrix.row(row_of(next, then));
+    const Product& whole = products[part_cuts_[part]];
+    if (cut.turns == 1) return panel(whole, row_of(part, cut), cut.height, after);
     const std::size_t turn = (part - cut.first) / cut.panels;
-    const Product& whole = products[index];
     const std::size_t t = whole.tokens * turn / cut.turns;
     Product some = whole;
     some.x += t;
@@ -239,8 +260,7 @@ void CpuBackend::multiply(std::span<const Product> products) {
     some.bytes = whole.bytes.from(t);
     some.streamed = whole.tokens * whole.matrix.rows * sizeof(float) >= kStreamedBytes;
     some.tokens = whole.tokens * (turn + 1) / cut.turns - t;
-    panel(some, row_of(part, cut), cut.height,
-          products[cut_of(next)].matrix.row(row_of(next, then)));
+    panel(some, row_of(part, cut), cut.height, after);
   });
 }
 
@@ -272,28 +292,47 @@ void CpuBackend::panel(const Product& product, std::size_t first_row, std::size_
   float_panel(product, first_row, rows, after);
 }
 
-CpuBackend::ByteInputs CpuBackend::quantize(std::span<const Matrix> matrices, const float* const* x,
-                                            std::size_t count, Quantized& into) {
+CpuBackend::ByteInputs CpuBackend::room(std::span<const Matrix> matrices, std::size_t count,
+                                        Quantized& into) {
   ByteInputs inputs;
   for (const Matrix& m : matrices) {
     const IntFormat* format = int_format(m.type);
     if (!format || inputs[format->kind]) continue;
     const auto kind = static_cast<std::size_t>(format->kind);
-    QuantizedRows& rows = into.rows[kind];
-    std::vector<QuantizedRow>& views = into.views[kind];
-    rows.resize(count, m.cols, format->kind);
-    views.resize(count);
-    for_rows(count, [&](std::size_t r) {
-      views[r] = rows.row(r);
-      kernels_.quantize_row(x[r], m.cols, scale_width(format->kind), views[r]);
-    });
-    inputs.of[kind] = views.data();
+    into.rows[kind].resize(count, m.cols, format->kind);
+    into.views[kind].resize(count);
+    for (std::size_t r = 0; r < count; ++r) into.views[kind][r] = into.rows[kind].row(r);
+    inputs.of[kind] = into.views[kind].data();
   }
   return inputs;
 }
 
-CpuBackend::ByteInputs CpuBackend::word_inputs(std::span<const Matrix> matrices, std::size_t count,
-                                               Quantized& into) {
+void CpuBackend::quantize_row(const ByteInputs& inputs, std::size_t row, const float* x,
+                              std::size_t width) const {
+  for (const BlockKind kind : {BlockKind::group_integers, BlockKind::group_floats})
+    if (inputs[kind]) kernels_.quantize_row(x, width, scale_width(kind), inputs[kind][row]);
+}
+
+CpuBackend::ByteInputs CpuBackend::quantize(std::span<const Matrix> matrices, const float* const* x,
+                                            std::size_t count, Quantized& into) {
+  flush();
+  const ByteInputs inputs = room(matrices, count, into);
+  const std::size_t width = matrices.front().cols;
+  for_rows(count, [&](std::size_t r) { quantize_row(inputs, r, x[r], width); });
+  return inputs;
+}
+
+CpuBackend::ByteInputs CpuBackend::quantize_later(std::span<const Matrix> matrices, const Rows& x,
+                                                  std::size_t count, Quantized& into) {
+  const ByteInputs inputs = room(matrices, count, into);
+  const std::size_t width = matrices.front().cols;
+  then(0, count, 8,
+       [this, inputs, &x, width](std::size_t r) { quantize_row(inputs, r, x.row(r), width); });
+  return inputs;
+}
+
+CpuBackend::ByteInputs CpuBackend::word_room(std::span<const Matrix> matrices, std::size_t count,
+                                             Quantized& into) {
   ByteInputs inputs;
   const auto words = std::find_if(matrices.begin(), matrices.end(),
                                   [](const Matrix& m) { return word_format(m.type) != nullptr; });
@@ -380,7 +419,7 @@ void CpuBackend::float_panel(const Product& product, std::size_t first_row, std:
 // --- embedding, gated residual, head ------------------------------------------------------------
 
 void CpuBackend::embed(const Matrix& embedding) {
-  for (std::size_t r = 0; r < rows_; ++r) {
+  then(4, [this, &embedding](std::size_t r) {
     float* into = wide_.row(r);
     const std::size_t hidden = shape_.residual.hidden;
     (void)decode(embedding.type,
@@ -388,7 +427,7 @@ void CpuBackend::embed(const Matrix& embedding) {
                  {into, hidden});
     for (std::size_t s = 1; s < shape_.residual.streams; ++s)
       std::memcpy(into + s * hidden, into, hidden * sizeof(float));
-  }
+  });
 }
 
 void CpuBackend::embed_draft(const DraftWeights& weights, const Matrix& embedding,
@@ -425,55 +464,69 @@ void CpuBackend::read(const ResidualWeights& weights) {
 // Rows from `first` on; what lies between the steps has the same places for all of them.
 void CpuBackend::read_rows(const ResidualWeights& weights, const Rows& wide, std::size_t first,
                            std::size_t count) {
-  const ResidualShape& s = shape_.residual;
-  const auto to_words = [&](const ByteInputs& words, std::size_t r, const Rows& x) {
+  const ResidualWeights* const w = &weights;
+  const Rows* const from = &wide;
+  const bool many = count >= kManyRows, gated = !weights.inject.empty();
+  // Inputs are never bytes.
+  const ByteInputs words =
+      word_room(std::array{weights.down, weights.inject}, count, bytes_normed_);
+  then(first, count, 4, [this, w, from, first, words](std::size_t row) {
+    const ResidualShape& s = shape_.residual;
+    float* normed = normed_.row(row - first);
+    kernels_.rms_norms(from->row(row), w->norm.data(), s.streams, s.hidden, s.epsilon, normed);
     if (const QuantizedRow* rows = words[BlockKind::group_words])
-      kernels_.quantize_words(x.row(r), x.width, rows[r]);
-  };
-  ByteInputs words = word_inputs(std::array{weights.down, weights.inject}, count, bytes_normed_);
-  for_rows(count, [&](std::size_t r) {
-    kernels_.rms_norms(wide.row(first + r), weights.norm.data(), s.streams, s.hidden, s.epsilon,
-                       normed_.row(r));
-    to_words(words, r, normed_);
+      kernels_.quantize_words(normed, s.wide(), rows[row - first]);
   });
-  Pointers normed, low, up, gates;  // inputs are never bytes
+  Pointers normed, low, up, gates;
   point(normed, normed_, count);
   point(low, low_, count);
+  if (gated) gates.resize(count);
+  for (std::size_t r = 0; r < gates.size(); ++r) gates[r] = gates_.row(first + r);
+  const Product inject{weights.inject, normed.data(), gates.data(), gates.size(), words};
   std::vector<Product> products = {{weights.down, normed.data(), low.data(), count, words}};
-  if (!weights.inject.empty()) {
-    gates.resize(count);
-    for (std::size_t r = 0; r < count; ++r) gates[r] = gates_.row(first + r);
-    products.push_back({weights.inject, normed.data(), gates.data(), count, words});
-  }
+  if (many && gated) products.push_back(inject);
   multiply(products);
-  words = word_inputs({&weights.up, 1}, count, bytes_low_);
-  for_rows(count, [&](std::size_t r) {
-    kernels_.silu_divided(low_.row(r), low_.width, static_cast<float>(s.streams));
-    to_words(words, r, low_);
-    if (weights.inject.empty()) return;
-    for (std::size_t i = 0; i < s.streams; ++i) {
-      float& w = gates_.row(first + r)[i];
-      w = 2.0f * sigmoid(w / static_cast<float>(s.streams));
-    }
+  const ByteInputs narrow = word_room({&weights.up, 1}, count, bytes_low_);
+  then(first, count, 8, [this, first, narrow, open = many && gated](std::size_t row) {
+    float* values = low_.row(row - first);
+    kernels_.silu_divided(values, low_.width, static_cast<float>(shape_.residual.streams));
+    if (const QuantizedRow* rows = narrow[BlockKind::group_words])
+      kernels_.quantize_words(values, low_.width, rows[row - first]);
+    if (open) open_gates(row);
   });
-  if (count >= kManyRows) return open_streams(weights.up, low.data(), words, first, count);
+  if (many) return open_streams(weights.up, low.data(), narrow, first, count);
+  // The few outputs of `inject` are wanted no sooner, and here threads share the work best.
   point(up, up_, count);
-  multiply(std::vector<Product>{{weights.up, low.data(), up.data(), count, words}});
-  for_rows(count, [&](std::size_t r) {
-    kernels_.mix_streams(up_.row(r), s.hidden, normed_.row(r), s.hidden, s.streams, s.hidden,
-                         mixed_.row(first + r));
+  products.clear();
+  if (gated) products.push_back(inject);
+  products.push_back({weights.up, low.data(), up.data(), count, narrow});
+  multiply(products);
+  then(first, count, 2, [this, first, gated](std::size_t row) {
+    const ResidualShape& s = shape_.residual;
+    kernels_.mix_streams(up_.row(row - first), s.hidden, normed_.row(row - first), s.hidden,
+                         s.streams, s.hidden, mixed_.row(row));
+    if (gated) open_gates(row);
   });
+}
+
+void CpuBackend::open_gates(std::size_t row) {
+  const std::size_t streams = shape_.residual.streams;
+  for (std::size_t i = 0; i < streams; ++i) {
+    float& w = gates_.row(row)[i];
+    w = 2.0f * sigmoid(w / static_cast<float>(streams));
+  }
 }
 
 // The last step of a gated read of many rows: some columns of all streams at a time, whose gates
 // never leave the second cache.
 void CpuBackend::open_streams(const Matrix& up, const float* const* low, const ByteInputs& words,
                               std::size_t first, std::size_t count) {
+  flush();
   const ResidualShape& s = shape_.residual;
   const std::size_t parts = (s.hidden + kPanelRows - 1) / kPanelRows,
                     width = s.streams * kPanelRows;
   const Product product{up, low, nullptr, count, words};
-  parts_run_[{up.type, inputs_of(product), count <= kFewTokens}] += parts * s.streams;
+  parts_run_[{up.type, inputs_of(product), count <= kernels_.few_tokens}] += parts * s.streams;
   pool_.run_near(parts, [&](std::size_t part) {
     struct Scratch {
       Rows gates;  // [count x streams x kPanelRows]
@@ -507,15 +560,25 @@ void CpuBackend::open_streams(const Matrix& up, const float* const* low, const B
 }
 
 void CpuBackend::write() {
-  const ResidualShape& s = shape_.residual;
-  for_rows(rows_, [&](std::size_t r) {
+  then(2, [this](std::size_t r) {
+    const ResidualShape& s = shape_.residual;
     for (std::size_t i = 0; i < s.streams; ++i)
       kernels_.add_scaled(wide_.row(r) + i * s.hidden, out_.row(r), gates_.row(r)[i], s.hidden);
   });
 }
 
+void CpuBackend::pick(std::span<const std::uint32_t> rows) {
+  flush();
+  for (Rows* kept : {&wide_, &out_, &gates_})
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      std::memmove(kept->row(i), kept->row(rows[i]), kept->width * sizeof(float));
+  for (std::size_t i = 0; i < rows.size(); ++i) row_part_[i] = row_part_[rows[i]];
+  rows_ = rows.size();
+}
+
 void CpuBackend::head(const ResidualWeights& mixer, const Matrix& head,
                       std::span<const std::uint32_t> rows, std::span<float> out) {
+  flush();
   if (rows.empty()) return;
   head_wide_.resize(rows.size(), shape_.residual.wide());
   for (std::size_t i = 0; i < rows.size(); ++i)
@@ -525,7 +588,7 @@ void CpuBackend::head(const ResidualWeights& mixer, const Matrix& head,
   Pointers mixed, logits(rows.size());
   point(mixed, mixed_, rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) logits[i] = out.data() + i * head.rows;
-  const ByteInputs bytes = quantize({&head, 1}, mixed.data(), rows.size(), bytes_mixed_);
+  const ByteInputs bytes = quantize_later({&head, 1}, mixed_, rows.size(), bytes_mixed_);
   multiply(std::vector<Product>{{head, mixed.data(), logits.data(), rows.size(), bytes}});
 }
 

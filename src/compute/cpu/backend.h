@@ -6,10 +6,12 @@
 #pragma once
 
 #include <algorithm>
-#include <functional>
+#include <cstddef>
+#include <cstring>
 #include <map>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "base/huge_memory.h"
@@ -64,13 +66,15 @@ class CpuBackend final : public Backend {
   void read(const ResidualWeights& weights) override;
   void delta_net(const DeltaNetWeights& weights, std::uint32_t layer) override;
   void attention(const AttentionWeights& weights, std::uint32_t layer) override;
+  void attention_cells(const AttentionWeights& weights, std::uint32_t layer) override;
   void experts(const ExpertsWeights& weights) override;
   void write() override;
+  void pick(std::span<const std::uint32_t> rows) override;
   void head(const ResidualWeights& mixer, const Matrix& head, std::span<const std::uint32_t> rows,
             std::span<float> out) override;
   Status failure(std::uint32_t part) const override { return failures_[part]; }
   std::vector<KernelUse> kernels() const override;
-  void copy_residual(std::uint32_t first_row, std::span<float> out) const override;
+  void copy_residual(std::uint32_t first_row, std::span<float> out) override;
 
  private:
   struct Part {
@@ -128,6 +132,31 @@ class CpuBackend final : public Backend {
   // Row pointers of a buffer, kept for the length of a step.
   using Pointers = std::vector<float*>;
 
+  // What is to be done with each row of a window, or with some of them. Trivial to copy: what it
+  // holds must live until it has run.
+  class RowStep {
+   public:
+    template <class Body>
+      requires(std::is_trivially_copyable_v<Body> && sizeof(Body) <= 64)
+    RowStep(std::size_t first, std::size_t count, std::size_t grain, const Body& body)
+        : first_(first),
+          count_(count),
+          grain_(grain),
+          call_([](const void* held, std::size_t row) { (*static_cast<const Body*>(held))(row); }) {
+      std::memcpy(body_, &body, sizeof body);
+    }
+    bool same_rows(const RowStep& o) const { return first_ == o.first_ && count_ == o.count_; }
+    std::size_t first() const { return first_; }
+    std::size_t count() const { return count_; }
+    std::size_t grain() const { return grain_; }
+    void operator()(std::size_t row) const { call_(body_, row); }
+
+   private:
+    std::size_t first_, count_, grain_;
+    void (*call_)(const void* held, std::size_t row);
+    alignas(std::max_align_t) std::byte body_[64];
+  };
+
   // Calls visit(buffer, rows, width) for every buffer of a window, at its largest.
   template <class Visit>
   void each_buffer(std::size_t rows, const Visit& visit);
@@ -135,6 +164,13 @@ class CpuBackend final : public Backend {
   static void point(Pointers& pointers, Rows& rows, std::size_t count);
   void multiply(std::span<const Product> products);
   static Inputs inputs_of(const Product& product);
+  // A product of a step, cut into parts: panels x turns, turns of tokens outermost.
+  struct Cut {
+    std::size_t first = 0;   // number of the product's first part
+    std::size_t height = 0;  // outputs of a part
+    std::size_t panels = 0, turns = 0;
+  };
+  Cut cut_of(const Product& product, std::size_t first, std::size_t step_bytes) const;
   // At most `height` outputs from `first_row` on; `after` is what will be read next.
   void panel(const Product& product, std::size_t first_row, std::size_t height,
              const std::byte* after);
@@ -148,16 +184,41 @@ class CpuBackend final : public Backend {
   // The inputs in bytes, for each kind that one of the matrices is of.
   ByteInputs quantize(std::span<const Matrix> matrices, const float* const* x, std::size_t count,
                       Quantized& into);
-  // Room for the inputs in 16 bits, if one of the matrices is of a format for that.
-  ByteInputs word_inputs(std::span<const Matrix> matrices, std::size_t count, Quantized& into);
-  void for_rows(std::size_t rows, const std::function<void(std::size_t)>& body);
+  // Of the first rows of a buffer, when their turn comes.
+  ByteInputs quantize_later(std::span<const Matrix> matrices, const Rows& x, std::size_t count,
+                            Quantized& into);
+  // Room for that, and one row of it.
+  static ByteInputs room(std::span<const Matrix> matrices, std::size_t count, Quantized& into);
+  void quantize_row(const ByteInputs& inputs, std::size_t row, const float* x,
+                    std::size_t width) const;
+  // Room for inputs in 16 bits, if one of the matrices is of a format for that.
+  static ByteInputs word_room(std::span<const Matrix> matrices, std::size_t count, Quantized& into);
+  // Steps that rows take by themselves wait for each other, until a product or whatever else looks
+  // at other rows comes: then flush() takes each row through all of them. body(row) for rows
+  // `first` to first + count; `grain` as for for_rows().
+  template <class Body>
+  void then(std::size_t first, std::size_t count, std::size_t grain, const Body& body) {
+    const RowStep step(first, count, grain, body);
+    if (!steps_.empty() && !steps_.back().same_rows(step)) flush();
+    steps_.push_back(step);
+  }
+  template <class Body>
+  void then(std::size_t grain, const Body& body) {
+    then(0, rows_, grain, body);
+  }
+  void flush();
+  // `grain` rows a part: what takes less than a thread needs to join is not handed out.
+  void for_rows(std::size_t rows, std::size_t grain, ThreadPool::Body body);
+  void for_rows(std::size_t rows, ThreadPool::Body body) { for_rows(rows, 4, body); }
   void read_rows(const ResidualWeights& weights, const Rows& wide, std::size_t first,
                  std::size_t count);
+  void open_gates(std::size_t row);
   void open_streams(const Matrix& up, const float* const* low, const ByteInputs& words,
                     std::size_t first, std::size_t count);
   void convolve_part(const Part& part, RowRing& history, const Rows& input, const Vector& taps,
                      std::size_t kernel, std::size_t dilation, std::size_t row, float* out) const;
   static void remember(const Part& part, RowRing& history, const Rows& input);
+  void delta_inputs(const DeltaNetWeights& weights, std::uint32_t layer, std::size_t row);
   void delta_head(const DeltaNetWeights& weights, const Part& part, std::uint32_t layer,
                   std::size_t head);
   void delta_rows(const DeltaNetWeights& weights, const Part& part, std::uint32_t layer,
@@ -165,8 +226,8 @@ class CpuBackend final : public Backend {
   void delta_slice(float* state, std::size_t key_dim, std::size_t width,
                    std::span<const DeltaStep> settled, std::span<const DeltaStep> tentative);
   void keep_inputs(const DeltaNetShape& shape, const Part& part, LayerState& state) const;
-  void rotations(const AttentionShape& shape);
-  void store_cells(const AttentionWeights& weights, const Part& part, std::uint32_t layer);
+  void attention_inputs(const AttentionWeights& weights, std::uint32_t layer, bool queries);
+  void store_cell(const AttentionWeights& weights, std::uint32_t layer, std::size_t row);
   void store_block_keys(const AttentionWeights& weights, const Part& part, std::uint32_t layer);
   std::size_t visible(std::size_t row) const;  // cells, the row's own included
   // Else the row attends to all it sees.
@@ -185,7 +246,8 @@ class CpuBackend final : public Backend {
   void route(const ExpertsWeights& weights);
   void begin_experts(const ExpertsWeights& weights);
   void ask_ahead(const ExpertsWeights& weights);
-  void run_experts(const ExpertsWeights& weights);
+  void run_experts(const ExpertsWeights& weights, const ByteInputs& bytes);
+  void sum_experts(const ExpertsWeights& weights, std::size_t row);
   void group_slots(const ExpertsWeights& weights, std::span<const ExpertBlob> blobs);
   void run_group(const ExpertsWeights& weights, std::span<const ExpertBlob> blobs,
                  const ByteInputs& bytes, bool shared);
@@ -208,6 +270,12 @@ class CpuBackend final : public Backend {
   std::vector<Part> parts_;
   std::vector<std::size_t> row_part_;  // [rows] index into parts_
 
+  std::vector<RowStep> steps_;  // that wait
+
+  // The step's products
+  std::vector<Cut> cuts_;
+  std::vector<std::uint32_t> part_cuts_;  // of each part, index into cuts_
+
   // Workspace, one row a token
   Rows wide_;                 // R
   Rows mixed_, gates_, out_;  // m, w, y
@@ -222,6 +290,7 @@ class CpuBackend final : public Backend {
   Rows index_scores_;                 // [score_batch() * kAttentionRows x blocks of the indexer]
   std::vector<std::vector<std::uint32_t>> selected_;  // [rows] cells, ascending
   Quantized bytes_mixed_, bytes_inner_, bytes_hidden_, bytes_shared_, bytes_normed_, bytes_low_;
+  std::vector<QuantizedRow> slot_rows_[kBlockKinds];  // of the experts' inputs, in order of slots
   struct Routed {
     std::uint32_t row = 0, expert = 0;
     float weight = 0;

@@ -42,54 +42,71 @@ void CpuBackend::remember(const Part& part, RowRing& history, const Rows& input)
   }
 }
 
-void CpuBackend::delta_net(const DeltaNetWeights& weights, std::uint32_t layer) {
+// Convolution, norms and gates of a row.
+void CpuBackend::delta_inputs(const DeltaNetWeights& weights, std::uint32_t layer,
+                              std::size_t row) {
   const DeltaNetShape& s = weights.shape;
   const std::size_t queries = std::size_t{s.key_heads} * s.key_dim;
+  const Part& part = part_of(row);
+  float* qkv = e_.row(row);
+  convolve_part(part, part.state->layer(layer).conv, a_, weights.conv, s.conv_kernel, 1, row, qkv);
+  const float scale = 1.0f / std::sqrt(static_cast<float>(s.key_dim));
+  for (std::size_t h = 0; h < s.key_heads; ++h) {
+    float* q = qkv + h * s.key_dim;
+    kernels_.l2_norm(q, s.key_dim, scale, q);
+    kernels_.l2_norm(q + queries, s.key_dim, 1.0f, q + queries);
+  }
+  for (std::size_t h = 0; h < s.value_heads; ++h) {
+    float &decay = d_.row(row)[h], &open = d_.row(row)[s.value_heads + h];
+    decay = exp(weights.a[h] * softplus(decay + weights.dt_bias[h]));
+    open = sigmoid(open);
+  }
+}
+
+void CpuBackend::delta_net(const DeltaNetWeights& weights, std::uint32_t layer) {
+  const DeltaNetShape& s = weights.shape;
   a_.resize(rows_, s.channels());
   b_.resize(rows_, s.inner());
   c_.resize(rows_, s.inner());
   d_.resize(rows_, 2 * std::size_t{s.value_heads});
   e_.resize(rows_, s.channels());
   Pointers mixed, u, z, alpha, beta, gated, y;
+  ByteInputs bytes =
+      quantize_later(std::array{weights.qkv, weights.gate}, mixed_, rows_, bytes_mixed_);
   point(mixed, mixed_, rows_);
   point(u, a_, rows_);
   point(z, b_, rows_);
   point(alpha, d_, rows_);
   beta = alpha;
   for (float*& p : beta) p += s.value_heads;
-  ByteInputs bytes =
-      quantize(std::array{weights.qkv, weights.gate}, mixed.data(), rows_, bytes_mixed_);
   multiply(std::vector<Product>{{weights.qkv, mixed.data(), u.data(), rows_, bytes},
                                 {weights.gate, mixed.data(), z.data(), rows_, bytes},
                                 {weights.alpha, mixed.data(), alpha.data(), rows_},
                                 {weights.beta, mixed.data(), beta.data(), rows_}});
-  for_rows(rows_, [&](std::size_t r) {
-    const Part& part = part_of(r);
-    float* qkv = e_.row(r);
-    convolve_part(part, part.state->layer(layer).conv, a_, weights.conv, s.conv_kernel, 1, r, qkv);
-    const float scale = 1.0f / std::sqrt(static_cast<float>(s.key_dim));
-    for (std::size_t h = 0; h < s.key_heads; ++h) {
-      float* q = qkv + h * s.key_dim;
-      kernels_.l2_norm(q, s.key_dim, scale, q);
-      kernels_.l2_norm(q + queries, s.key_dim, 1.0f, q + queries);
+  const DeltaNetWeights* const w = &weights;
+  const std::size_t threads = pool_.threads();
+  const bool even = rows_ % threads == 0 || rows_ >= 4 * threads;
+  if (parts_.size() == rows_ && even) {  // rows do not know of each other
+    then(1, [this, w, layer](std::size_t r) {
+      delta_inputs(*w, layer, r);
+      for (std::size_t head = 0; head < w->shape.value_heads; ++head)
+        delta_head(*w, parts_[r], layer, head);
+      remember(parts_[r], parts_[r].state->layer(layer).conv, a_);
+    });
+  } else {
+    for_rows(rows_, 1, [&](std::size_t r) { delta_inputs(weights, layer, r); });
+    pool_.run_near(parts_.size() * s.value_heads, [&](std::size_t i) {
+      delta_head(weights, parts_[i / s.value_heads], layer, i % s.value_heads);
+    });
+    for (const Part& part : parts_) {
+      LayerState& state = part.state->layer(layer);
+      remember(part, state.conv, a_);
+      keep_inputs(s, part, state);
     }
-    for (std::size_t h = 0; h < s.value_heads; ++h) {
-      float &decay = d_.row(r)[h], &open = d_.row(r)[s.value_heads + h];
-      decay = exp(weights.a[h] * softplus(decay + weights.dt_bias[h]));
-      open = sigmoid(open);
-    }
-  });
-  pool_.run(parts_.size() * s.value_heads, [&](std::size_t i) {
-    delta_head(weights, parts_[i / s.value_heads], layer, i % s.value_heads);
-  });
-  for (const Part& part : parts_) {
-    LayerState& state = part.state->layer(layer);
-    remember(part, state.conv, a_);
-    keep_inputs(s, part, state);
   }
   point(gated, c_, rows_);
   point(y, out_, rows_);
-  bytes = quantize({&weights.out, 1}, gated.data(), rows_, bytes_inner_);
+  bytes = quantize_later({&weights.out, 1}, c_, rows_, bytes_inner_);
   multiply(std::vector<Product>{{weights.out, gated.data(), y.data(), rows_, bytes}});
 }
 
@@ -242,6 +259,7 @@ void CpuBackend::settle(SequenceState& state) {
 
 void CpuBackend::inject_ngram(const NgramWeights& weights, std::uint32_t layer,
                               std::span<const float> rows) {
+  flush();
   const ResidualShape& s = shape_.residual;
   const std::size_t width = weights.key.cols;
   a_.resize(rows_, s.wide());

@@ -47,6 +47,9 @@ void CpuBackend::route(const ExpertsWeights& weights) {
 
 void CpuBackend::experts(const ExpertsWeights& weights) {
   d_.resize(rows_, weights.router.rows);
+  const ByteInputs bytes = quantize_later(
+      std::array{weights.shared_gate, weights.shared_up, weights.gate.first, weights.up.first},
+      mixed_, rows_, bytes_mixed_);
   Pointers mixed, logits, ahead;
   point(mixed, mixed_, rows_);
   point(logits, d_, rows_);
@@ -61,25 +64,28 @@ void CpuBackend::experts(const ExpertsWeights& weights) {
   route(weights);
   begin_experts(weights);
   if (look) ask_ahead(weights);
-  run_experts(weights);
+  run_experts(weights, bytes);
+  then(2, [this, w = &weights](std::size_t row) { sum_experts(*w, row); });
+}
+
+// Of a row: its experts in ascending id, then the shared one.
+void CpuBackend::sum_experts(const ExpertsWeights& weights, std::size_t row) {
   const std::size_t used = weights.shape.used, hidden = shape_.residual.hidden;
-  for_rows(rows_, [&](std::size_t r) {
-    thread_local std::vector<const std::byte*> results;  // cells of float32
-    thread_local std::vector<float> shares;
-    results.clear();
-    shares.clear();
-    for (std::size_t i = 0; i < used; ++i) {
-      const std::uint32_t slot = row_slots_[r * used + i];
-      results.push_back(reinterpret_cast<const std::byte*>(expert_out_.row(slot)));
-      shares.push_back(routed_[slot].weight);
-    }
-    results.push_back(reinterpret_cast<const std::byte*>(c_.row(r)));
-    shares.push_back(sigmoid(kernels_.dot(weights.shared_router.data(), mixed_.row(r), hidden)));
-    const float* weight = shares.data();
-    float* y = out_.row(r);
-    kernels_.weigh_cells(CellFormat::f32, results.data(), results.size(), 0, hidden, &weight, 1, &y,
-                         true);
-  });
+  thread_local std::vector<const std::byte*> results;  // cells of float32
+  thread_local std::vector<float> shares;
+  results.clear();
+  shares.clear();
+  for (std::size_t i = 0; i < used; ++i) {
+    const std::uint32_t slot = row_slots_[row * used + i];
+    results.push_back(reinterpret_cast<const std::byte*>(expert_out_.row(slot)));
+    shares.push_back(routed_[slot].weight);
+  }
+  results.push_back(reinterpret_cast<const std::byte*>(c_.row(row)));
+  shares.push_back(sigmoid(kernels_.dot(weights.shared_router.data(), mixed_.row(row), hidden)));
+  const float* weight = shares.data();
+  float* y = out_.row(row);
+  kernels_.weigh_cells(CellFormat::f32, results.data(), results.size(), 0, hidden, &weight, 1, &y,
+                       true);
 }
 
 // Asks for the weights of all experts that have rows.
@@ -113,7 +119,7 @@ void CpuBackend::ask_ahead(const ExpertsWeights& weights) {
 }
 
 // Routed experts into expert_out_, the shared one into c_.
-void CpuBackend::run_experts(const ExpertsWeights& weights) {
+void CpuBackend::run_experts(const ExpertsWeights& weights, const ByteInputs& bytes) {
   const std::size_t slots = routed_.size();
   const bool together = rows_ < kManyRows;
   if (together) {
@@ -124,11 +130,6 @@ void CpuBackend::run_experts(const ExpertsWeights& weights) {
   }
   expert_out_.resize(slots, shape_.residual.hidden);
   c_.resize(rows_, shape_.residual.hidden);
-  Pointers mixed;
-  point(mixed, mixed_, rows_);
-  const ByteInputs bytes = quantize(
-      std::array{weights.shared_gate, weights.shared_up, weights.gate.first, weights.up.first},
-      mixed.data(), rows_, bytes_mixed_);
   // In the order in which the weights come: no result depends on it.
   for (bool first = true;; first = false) {
     const auto blobs = weights.source->next();
@@ -170,12 +171,11 @@ void CpuBackend::run_group(const ExpertsWeights& weights, std::span<const Expert
   point(shared_gate, a_, shared_rows);
   point(shared_up, b_, shared_rows);
   point(shared_out, c_, shared_rows);
-  std::vector<QuantizedRow> slot_rows[kBlockKinds];
   ByteInputs slot_bytes;
   for (std::size_t kind = 0; kind < kBlockKinds; ++kind) {
     if (!bytes.of[kind]) continue;
-    slot_rows[kind].resize(count);
-    slot_bytes.of[kind] = slot_rows[kind].data();
+    slot_rows_[kind].resize(count);
+    slot_bytes.of[kind] = slot_rows_[kind].data();
   }
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint32_t slot = group_[i], row = routed_[slot].row;
@@ -184,7 +184,7 @@ void CpuBackend::run_group(const ExpertsWeights& weights, std::span<const Expert
     up[i] = expert_up_.row(slot);
     out[i] = expert_out_.row(slot);
     for (std::size_t kind = 0; kind < kBlockKinds; ++kind)
-      if (bytes.of[kind]) slot_rows[kind][i] = bytes.of[kind][row];
+      if (bytes.of[kind]) slot_rows_[kind][i] = bytes.of[kind][row];
   }
   // Calls body(blob, place in the group, rows) for every expert.
   const auto each = [&](const auto& body) {
@@ -211,16 +211,16 @@ void CpuBackend::run_group(const ExpertsWeights& weights, std::span<const Expert
     products.push_back({placed(weights.up, blob.up), &input[i], &up[i], rows, inputs});
   });
   multiply(products);
-  for_rows(count + shared_rows, [&](std::size_t i) {
-    if (i < count) {
-      kernels_.silu_product(gate[i], up[i], expert_up_.width);
-    } else {
-      kernels_.silu_product(a_.row(i - count), b_.row(i - count), a_.width);
-    }
+  const ByteInputs hidden = room({&weights.down.first, 1}, count, bytes_hidden_);
+  const ByteInputs shared_hidden = room({&weights.shared_down, 1}, shared_rows, bytes_shared_);
+  for_rows(count + shared_rows, 8, [&](std::size_t i) {
+    const bool routed = i < count;
+    const std::size_t row = routed ? i : i - count;
+    float* open = routed ? gate[row] : shared_gate[row];
+    const std::size_t width = routed ? expert_hidden_.width : a_.width;
+    kernels_.silu_product(open, routed ? up[row] : shared_up[row], width);
+    quantize_row(routed ? hidden : shared_hidden, row, open, width);
   });
-  const ByteInputs hidden = quantize({&weights.down.first, 1}, gate.data(), count, bytes_hidden_);
-  const ByteInputs shared_hidden =
-      quantize({&weights.shared_down, 1}, shared_gate.data(), shared_rows, bytes_shared_);
   products.clear();
   if (shared) {
     products.push_back(
@@ -244,7 +244,7 @@ void CpuBackend::run_pieces(const ExpertsWeights& weights, std::span<const Exper
       piece.rows = rows * (i + 1) / count - rows * i / count;
       for (const Matrix& m : {piece.gate, piece.up, piece.down})
         parts_run_[{m.type, int_format(m.type) ? Inputs::bytes : Inputs::floats,
-                    piece.rows <= kFewTokens}] += (m.rows + kPanelRows - 1) / kPanelRows;
+                    piece.rows <= kernels_.few_tokens}] += (m.rows + kPanelRows - 1) / kPanelRows;
       pieces_.push_back(piece);
     }
   };

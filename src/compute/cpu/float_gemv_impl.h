@@ -87,7 +87,9 @@ static void float_lanes(const std::byte* const* rows, const std::byte* next, std
                         const float* const* x, float* const* y, std::size_t count) {
   Lanes sum[Tokens];
   for (std::size_t at = 0; at < depth;) {
-    const std::size_t left = std::min(kFloatRuns, (depth - at + kRun - 1) / kRun);
+    // As many runs side by side as registers hold.
+    constexpr std::size_t most = Tokens > 2 ? std::min<std::size_t>(2, kFloatRuns) : kFloatRuns;
+    const std::size_t left = std::min(most, (depth - at + kRun - 1) / kRun);
     if (left >= 4) {
       float_runs<Turned, Tokens, 4>(rows, next, at, depth, x, sum);
       at += 4 * kRun;
@@ -105,10 +107,80 @@ static void float_lanes(const std::byte* const* rows, const std::byte* next, std
   for (std::size_t t = 0; t < Tokens; ++t) store_run(y[t], sum[t], count);
 }
 
+#if defined(STRATA_AVX512)
+// Up to four rows with up to eight tokens, four rows and four tokens in the lanes of a vector: lane
+// 4 t + r is row r of token t. `rows` are repeated accordingly.
+template <class Turned, std::size_t Quads>
+static void float_narrow(const std::byte* const* rows, const std::byte* next, std::size_t depth,
+                         const float* const* x, float* const* y, std::size_t tokens,
+                         std::size_t row_count) {
+  constexpr std::size_t runs = 4;
+  Lanes sum[Quads];
+  for (std::size_t at = 0; at < depth; at += runs * kRun) {
+    Lanes run[runs][Quads];
+    for (auto& of : run) std::fill_n(of, Quads, all(0.0f));
+    for (std::size_t from = 0; from < kRun; from += Turned::step) {
+      for (std::size_t r = 0; r < runs; ++r) {
+        const std::size_t k = at + r * kRun + from;
+        if (k >= depth) break;
+        const std::size_t offset = k / Turned::step * Turned::bytes;
+        prefetch_run(next + row_count * offset, row_count * Turned::bytes);
+        Turned turned;
+        Turned::turn(turned, rows, offset);
+        for (std::size_t i = 0; i < Turned::step; i += 4) {
+          for (std::size_t q = 0; q < Quads; ++q) {
+            const auto of = [&](std::size_t t) { return _mm_loadu_ps(x[4 * q + t] + k + i); };
+            __m512 four = _mm512_castps128_ps512(of(0));
+            four = _mm512_insertf32x4(four, of(1), 1);
+            four = _mm512_insertf32x4(four, of(2), 2);
+            four = _mm512_insertf32x4(four, of(3), 3);
+            Lanes& to = run[r][q];
+            to = fma_lanes(Turned::column(turned, i), (Lanes)_mm512_permute_ps(four, 0x00), to);
+            to = fma_lanes(Turned::column(turned, i + 1), (Lanes)_mm512_permute_ps(four, 0x55), to);
+            to = fma_lanes(Turned::column(turned, i + 2), (Lanes)_mm512_permute_ps(four, 0xaa), to);
+            to = fma_lanes(Turned::column(turned, i + 3), (Lanes)_mm512_permute_ps(four, 0xff), to);
+          }
+        }
+      }
+    }
+    for (std::size_t r = 0; r < runs && at + r * kRun < depth; ++r)
+      for (std::size_t q = 0; q < Quads; ++q) sum[q] = at + r == 0 ? run[r][q] : sum[q] + run[r][q];
+  }
+  for (std::size_t t = 0; t < tokens; ++t) {
+    float lanes[kLanes];
+    store(lanes, sum[t / 4]);
+    std::copy_n(lanes + 4 * (t % 4), row_count, y[t]);
+  }
+}
+
+template <class Turned>
+static void float_narrow_of(const std::byte* matrix, std::size_t row_bytes, std::size_t row_count,
+                            std::size_t depth, const float* const* x, float* const* y,
+                            std::size_t tokens, const std::byte* after) {
+  const std::byte* rows[kLanes];
+  for (std::size_t i = 0; i < kLanes; ++i)
+    rows[i] = matrix + std::min(i % 4, row_count - 1) * row_bytes;
+  for (std::size_t t = 0; t < tokens; t += 8) {
+    const std::size_t count = std::min<std::size_t>(8, tokens - t);
+    const float* in[8];
+    for (std::size_t i = 0; i < 8; ++i) in[i] = x[t + std::min(i, count - 1)];
+    if (count > 4) {
+      float_narrow<Turned, 2>(rows, after, depth, in, y + t, count, row_count);
+    } else {
+      float_narrow<Turned, 1>(rows, after, depth, in, y + t, count, row_count);
+    }
+  }
+}
+#endif
+
 template <class Turned>
 static void float_rows_of(const std::byte* matrix, std::size_t row_bytes, std::size_t row_count,
                           std::size_t depth, const float* const* x, float* const* y,
                           std::size_t tokens, const std::byte* after) {
+#if defined(STRATA_AVX512)
+  if (row_count <= 4 && tokens > 2)
+    return float_narrow_of<Turned>(matrix, row_bytes, row_count, depth, x, y, tokens, after);
+#endif
   for (std::size_t row = 0; row < row_count; row += kLanes) {
     const std::size_t count = std::min(kLanes, row_count - row);
     const std::byte* rows[kLanes];
@@ -116,10 +188,13 @@ static void float_rows_of(const std::byte* matrix, std::size_t row_bytes, std::s
       rows[r] = matrix + (row + std::min(r, count - 1)) * row_bytes;
     const std::byte* next = row + kLanes < row_count ? rows[0] + kLanes * row_bytes : after;
     for (std::size_t t = 0; t < tokens;) {
-      float* out[2];
-      const std::size_t n = std::min<std::size_t>(2, tokens - t);
+      float* out[4];
+      const std::size_t left = tokens - t;
+      const std::size_t n = left >= 4 && kFloatTokens == 4 ? 4 : left >= 2 ? 2 : 1;
       for (std::size_t i = 0; i < n; ++i) out[i] = y[t + i] + row;
-      if (n == 2) {
+      if (n == 4) {
+        float_lanes<Turned, 4>(rows, next, depth, x + t, out, count);
+      } else if (n == 2) {
         float_lanes<Turned, 2>(rows, next, depth, x + t, out, count);
       } else {
         float_lanes<Turned, 1>(rows, next, depth, x + t, out, count);
@@ -156,7 +231,7 @@ static bool float_gemv(TensorType type, const std::byte* matrix, std::size_t row
                        std::size_t row_count, std::size_t depth, const float* const* x,
                        float* const* y, std::size_t tokens, const std::byte* after) {
   const FloatGemv gemv = float_gemv_of(type);
-  if (tokens > kFewTokens || !gemv || depth % gemv.step != 0) return false;
+  if (tokens > kRowTokens || !gemv || depth % gemv.step != 0) return false;
   gemv.run(matrix, row_bytes, row_count, depth, x, y, tokens, after);
   return true;
 }

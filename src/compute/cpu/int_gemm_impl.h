@@ -432,7 +432,7 @@ static void int_gemm(const IntFormat& format, const std::byte* matrix, std::size
                      std::size_t row_count, std::size_t width, const QuantizedRow* x,
                      float* const* y, std::size_t tokens, const std::byte* after, bool streamed) {
 #if defined(STRATA_VBMI)
-  if (const Gemv few = gemv_of(format); few && tokens <= kFewTokens)
+  if (const Gemv few = gemv_of(format); few && tokens <= kRowTokens)
     return few(matrix, row_bytes, row_count, width, x, y, tokens, after);
 #endif
   thread_local std::vector<float*> out;

@@ -150,6 +150,7 @@ constexpr std::size_t kStripBlocks = 48;
 
 #include "compute/cpu/gemv_floats_impl.h"
 #include "compute/cpu/gemv_integers_impl.h"
+#include "compute/cpu/gemv_turned_impl.h"
 
 // --- rows of a matrix ---------------------------------------------------------------------------
 
@@ -260,6 +261,8 @@ template <class F, class Input>
 static void gemv(const std::byte* matrix, std::size_t row_bytes, std::size_t row_count,
                  std::size_t width, const QuantizedRow* x, float* const* y, std::size_t tokens,
                  const std::byte* after) {
+  if (can_turn<F>(width) && (tokens >= least_turned<F>() || width < kBlock))
+    return gemv_turned<F>(matrix, row_bytes, row_count, width, x, y, tokens, after);
   const GemvRows rows{matrix, row_bytes, width, matrix + row_count * row_bytes, after};
   prefetch_run(matrix, std::min(kAhead, row_count * row_bytes));  // mostly there already
   thread_local std::vector<Input> inputs;

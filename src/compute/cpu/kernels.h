@@ -21,8 +21,9 @@ namespace strata::cpu {
 
 constexpr std::size_t kPanelRows = 64;  // outputs of one gemm panel
 constexpr std::size_t kLanes = 16;
-constexpr std::size_t kRun = 128;      // inputs of a run of float products
-constexpr std::size_t kFewTokens = 4;  // as many do without panels where there is a way
+constexpr std::size_t kRun = 128;          // inputs of a run of float products
+constexpr std::size_t kFewTokens = 4;      // as many do without panels where there is a way
+constexpr std::size_t kTurnedTokens = 16;  // as many do where rows are turned for them
 constexpr std::size_t kInt8LoopProducts = 16 * 64;  // of one iteration of int8_loop
 
 // What a product's activations are made of.
@@ -41,6 +42,7 @@ struct DeltaStep {
 
 struct Kernels {
   std::string_view isa;
+  std::size_t few_tokens = 0;  // as many do without panels where there is a way
   // How these tables multiply a format, for a few tokens or for more: "rows" (in registers),
   // "panels" (unpacked), "decoded panels"; empty where the format has no such product.
   std::string_view (*way)(TensorType type, Inputs inputs, bool few);

@@ -587,6 +587,11 @@ static void delta_steps(float* state, std::size_t key_dim, std::size_t stride,
   for (; column + kDeltaVectors * kLanes <= stride; column += kDeltaVectors * kLanes)
     for (std::size_t i = 0; i < count; ++i)
       delta_columns<kDeltaVectors>(state, key_dim, stride, steps[i], column);
+  if constexpr (kDeltaVectors > 2) {
+    for (; column + 2 * kLanes <= stride; column += 2 * kLanes)
+      for (std::size_t i = 0; i < count; ++i)
+        delta_columns<2>(state, key_dim, stride, steps[i], column);
+  }
   for (; column < stride; column += kLanes)
     for (std::size_t i = 0; i < count; ++i)
       delta_columns<1>(state, key_dim, stride, steps[i], column);
@@ -614,6 +619,17 @@ constexpr std::size_t kFloatRuns = 2;  // runs whose accumulators fit the regist
 #else
 constexpr std::size_t kFloatRuns = 4;
 #endif
+#if defined(STRATA_AVX512)
+constexpr std::size_t kFloatTokens = 4;  // that float rows meet together
+#else
+constexpr std::size_t kFloatTokens = 2;
+#endif
+// Tokens of a window that goes without panels.
+#if defined(STRATA_VBMI)
+constexpr std::size_t kRowTokens = kTurnedTokens;
+#else
+constexpr std::size_t kRowTokens = kFewTokens;
+#endif
 #include "compute/cpu/float_gemv_impl.h"
 
 // Unpacking first: the products use it.
@@ -640,6 +656,7 @@ static std::string_view way(TensorType type, Inputs inputs, bool few) {
 static constexpr Kernels make_table(std::string_view isa) {
   Kernels table{};
   table.isa = isa;
+  table.few_tokens = kRowTokens;
   table.way = way;
   table.gemm = gemm;
   table.pack = pack;

@@ -14,7 +14,7 @@ struct KernelEntry {
   const Kernels* kernels = nullptr;
   TensorType type = TensorType::F32;
   Inputs inputs = Inputs::floats;
-  bool few = false;      // up to kFewTokens tokens, or more
+  bool few = false;      // up to Kernels::few_tokens tokens, or more
   std::string_view way;  // as Kernels::way
 };
 
