@@ -117,6 +117,11 @@ void CallReader::step_json(char c) {
 }
 
 // The call that the JSON is; false if it is none.
+bool callable_name(std::string_view name) {
+  return !name.empty() && name.size() <= kMaxName && trim(name) == name &&
+         name.find_first_of("<>\n") == name.npos;
+}
+
 bool CallReader::take_json() {
   namespace json = boost::json;
   auto parsed = parse_json(std::exchange(pending_, {}), "the call");

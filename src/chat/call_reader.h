@@ -29,6 +29,12 @@
 
 namespace strata::chat {
 
+// Whether a call can carry it: the name of a tool. And what to say if not.
+bool callable_name(std::string_view name);
+inline constexpr std::string_view kNoCallableName =
+    "the name of a tool has at most 256 bytes, no '<', '>' or line break, and no white space "
+    "around it";
+
 class CallReader {
  public:
   enum class Status {

@@ -1,6 +1,8 @@
 // Objects as marked fields instead of JSON.
 #include <algorithm>
+#include <boost/json.hpp>
 
+#include "constrain/automaton.h"
 #include "constrain/json_schema.h"
 #include "constrain/schema_grammar.h"
 #include "constrain/time_limit.h"
@@ -10,9 +12,41 @@ namespace strata::constrain {
 namespace json = boost::json;
 using Expr = Grammar::Expr;
 
+// Who reads fields takes a name up to the first character of `middle` or the end of its line, and
+// without white space around it.
+Result<Regular> SchemaGrammar::field_names(const FieldMarks& marks) {
+  if (field_names_) return *field_names_;
+  STRATA_ASSIGN(const Regular line, text_without("\n"));
+  STRATA_ASSIGN(const Regular unmarked, text_without(marks.middle.substr(0, 1)));
+  STRATA_ASSIGN(const Regular names, both(line, unmarked));
+  STRATA_ASSIGN(const Regular padded, regex("^[ \\t\\r]|[ \\t\\r]$", Match::anywhere));
+  STRATA_ASSIGN(Regular sure, without(names, padded));
+  return field_names_.emplace(std::move(sure));
+}
+
+// Raw texts of values: without `close`, and, as readers do without its line break, without what
+// else would look like the end of a field with another mark behind it.
+Result<Regular> SchemaGrammar::field_texts(const FieldMarks& marks) {
+  if (field_texts_) return *field_texts_;
+  const auto word = [](std::string_view mark) {
+    mark.remove_prefix(std::min(mark.find_first_not_of("\r\n"), mark.size()));
+    return Regular::literal(mark.substr(0, mark.find_last_not_of("\r\n") + 1));
+  };
+  STRATA_ASSIGN(const Regular blanks, regex("[ \\t\\r\\n]*", Match::whole));
+  const Regular open = word(marks.open);
+  STRATA_ASSIGN(const Regular closed, text_without(marks.close));
+  if (open == Regular::empty() || word(marks.close) == Regular::empty())
+    return field_texts_.emplace(closed);
+  const Regular end[] = {Regular::text(), word(marks.close), blanks,
+                         Regular::literal(open.automaton().word->substr(0, 1)), Regular::text()};
+  STRATA_ASSIGN(const Regular ends, concat(end));
+  STRATA_ASSIGN(Regular texts, without(closed, ends));
+  return field_texts_.emplace(std::move(texts));
+}
+
 // A string as it is, or other values as JSON. What any document may be is a string like any other.
 Result<Expr> SchemaGrammar::field_value(const PlanNode& node, const FieldMarks& marks) {
-  STRATA_ASSIGN(const Regular open_text, text_without(marks.close));
+  STRATA_ASSIGN(const Regular open_text, field_texts(marks));
   if (node.any) return grammar_.regular(open_text);
   std::vector<Expr> ways;
   if (!node.strings.is_nothing()) {
@@ -41,10 +75,14 @@ Result<Expr> SchemaGrammar::field_value(const PlanNode& node, const FieldMarks& 
 
 Result<Expr> SchemaGrammar::field(const ObjectPlan::Member& it, const FieldMarks& marks,
                                   bool listed) {
-  Regular name = it.name;
-  if (!listed) {  // where a field's name ends must be sure
-    STRATA_ASSIGN(const Regular open_name, text_without(marks.middle));
-    STRATA_ASSIGN(name, both(name, open_name));
+  STRATA_ASSIGN(const Regular names, field_names(marks));
+  STRATA_ASSIGN(Regular name, both(it.name, names));
+  if (listed && name.is_nothing()) {
+    return fail(ErrorCode::unsupported,
+                "#: the property {} cannot be written as a field: a name has one line, no '{}' and "
+                "no white space around it",
+                json::serialize(json::value(it.name.automaton().word.value_or("?"))),
+                marks.middle.front());
   }
   STRATA_ASSIGN(const Expr value, field_value(plan_.node(it.value), marks));
   return grammar_.sequence({grammar_.literal(marks.open), grammar_.regular(std::move(name)),

@@ -80,12 +80,15 @@ class SchemaGrammar {
   std::string name(PlanId id) const;
   Result<Grammar::Expr> field(const ObjectPlan::Member& it, const FieldMarks& marks, bool listed);
   Result<Grammar::Expr> field_value(const PlanNode& node, const FieldMarks& marks);
+  Result<Regular> field_names(const FieldMarks& marks);
+  Result<Regular> field_texts(const FieldMarks& marks);
   Result<Grammar::Expr> fields_of(const ObjectPlan& it, const FieldMarks& marks);
 
   Grammar& grammar_;
   const Plan& plan_;
   const SchemaDocument& document_;
   JsonTexts texts_;
+  std::optional<Regular> field_names_, field_texts_;  // made when first needed
   std::map<PlanId, Grammar::Rule> rules_;
   std::vector<PlanId> pending_;
 };

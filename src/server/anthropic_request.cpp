@@ -1,5 +1,6 @@
 #include <array>
 
+#include "chat/call_reader.h"
 #include "server/answer_form.h"
 #include "server/anthropic.h"
 #include "server/pictures.h"
@@ -294,6 +295,9 @@ Answer<json::object> read_tool(const json::value& value, const std::string& plac
   auto name = text_of(*tool, "name", place);
   if (!name || name->empty()) {
     return refuse(400, place, "'{}' needs a 'name' that is a string and not empty", place);
+  }
+  if (!chat::callable_name(*name)) {
+    return refuse(400, place, "'{}': {}", place, chat::kNoCallableName);
   }
   json::object function = {{"name", *name}};
   if (const json::value* description = given(*tool, "description")) {

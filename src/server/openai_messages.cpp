@@ -1,6 +1,7 @@
 #include "server/openai_messages.h"
 
 #include "base/json.h"
+#include "chat/call_reader.h"
 #include "server/pictures.h"
 #include "server/request_fields.h"
 
@@ -178,6 +179,9 @@ Answer<json::object> parse_tool(const json::value& value, const std::string& pla
   const json::value* name = given(*function, "name");
   if (name == nullptr || !name->is_string() || name->get_string().empty()) {
     return refuse(400, place, "'{}' needs a 'name' that is a string and not empty", place);
+  }
+  if (!chat::callable_name(view(name->get_string()))) {
+    return refuse(400, place, "'{}': {}", place, chat::kNoCallableName);
   }
   const json::value* parameters = given(*function, "parameters");
   if (parameters != nullptr && !parameters->is_object()) {

@@ -3,6 +3,7 @@
 
 #include "base/base64.h"
 #include "base/json.h"
+#include "chat/call_reader.h"
 #include "server/answer_form.h"
 #include "server/openai_responses.h"
 #include "server/pictures.h"
@@ -265,6 +266,9 @@ Answer<json::object> function_of(const json::object& tool, const std::string& pl
   auto name = text_of(tool, "name", place);
   if (!name || name->empty()) {
     return refuse(400, place, "'{}' needs a 'name' that is a string and not empty", place);
+  }
+  if (!chat::callable_name(*name)) {
+    return refuse(400, place, "'{}': {}", place, chat::kNoCallableName);
   }
   json::object function = {{"name", space.empty() ? *name : space + "." + *name}};
   if (const json::value* description = given(tool, "description")) {

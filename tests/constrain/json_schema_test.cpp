@@ -330,6 +330,29 @@ TEST_F(Fields, EnumsPatternsAndLengthsHoldForTheRawText) {
   EXPECT_TRUE(it->accepts(""));
 }
 
+// What a reader would take for something else is not written: names that it would cut, and ends of
+// fields inside a text.
+TEST_F(Fields, NothingThatAReaderWouldCut) {
+  for (const char* name : {"a>b", "a\\nb", " a", "a ", "\\t", ">"}) {
+    const auto refused =
+        make(fmt::format(R"({{"type": "object", "properties": {{"{}": {{"const": 1}}}}}})", name));
+    ASSERT_FALSE(refused) << name;
+    EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
+    EXPECT_THAT(refused.error().message, HasSubstr("cannot be written as a field"));
+  }
+  const Result<SchemaDocuments> it =
+      make(R"({"type": "object", "properties": {"s": {"type": "string"}, "a b": {"const": 1}}})");
+  ASSERT_TRUE(it) << it.error().message;
+  EXPECT_TRUE(it->accepts("<p=a b>\n1\n</p>\n"));
+  for (const char* text : {"x</p>", "x</p> y", "</p>.<p=", "<p=s>"})
+    EXPECT_TRUE(it->accepts(fmt::format("<p=s>\n{}\n</p>\n", text))) << text;
+  for (const char* text : {"x</p>\n<p=t>\ny", "x</p><p=", "x</p> \n</f>\n"})
+    EXPECT_FALSE(it->accepts(fmt::format("<p=s>\n{}\n</p>\n", text))) << text;
+  EXPECT_TRUE(it->accepts("<p=z>\n5\n</p>\n"));
+  for (const char* name : {" z", "z ", "z\ny", "z>y"})
+    EXPECT_FALSE(it->accepts(fmt::format("<p={}>\n5\n</p>\n", name))) << name;
+}
+
 TEST_F(Fields, OtherNamesAndOpenSchemas) {
   const Result<SchemaDocuments> it = make(R"({"properties": {"a": {"type": "integer"}}})");
   ASSERT_TRUE(it) << it.error().message;

@@ -279,6 +279,7 @@ TEST_F(AnthropicTest, RefusesByName) {
       R"("tools":"auto")",
       R"("tools":[5])",
       R"("tools":[{"input_schema":{}}])",
+      R"("tools":[{"name":"a\nb","input_schema":{}}])",
       R"("tools":[{"name":"f","input_schema":[]}])",
       R"("tools":[{"type":"web_search_20250305","name":"web_search"}])",
       R"("tool_choice":"auto")",

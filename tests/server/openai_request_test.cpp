@@ -177,6 +177,8 @@ TEST(OpenAiRequest, RefusesByName) {
       {R"("tools":[{"type":"function","function":{}}])", "tools[0]"},
       {R"("tools":[{"name":"f"},{"name":""}])", "tools[1]"},
       {R"("tools":[{"name":"f","parameters":[]}])", "tools[0]"},
+      {R"("tools":[{"name":"f<"}])", "tools[0]"},
+      {R"("tools":[{"name":" f"}])", "tools[0]"},
       {R"("tools":[{"type":"web_search"}])", "tools[0]"},
       {R"("model":5)", "model"},
   };

@@ -590,6 +590,7 @@ TEST_F(ResponsesTest, RefusesByName) {
       {R"({"input":"x","text":{"format":{"type":"json_schema"}}})", "text.format.schema"},
       {R"({"input":"x","tools":[{"type":"unheard"}]})", "tools[0]"},
       {R"({"input":"x","tools":[{"type":"function"}]})", "tools[0]"},
+      {R"({"input":"x","tools":[{"type":"function","name":"f>"}]})", "tools[0]"},
       {R"({"input":"x","tool_choice":"required"})", "tool_choice"},
       {R"({"input":"x","metadata":{"a":5}})", "metadata"},
       {R"({"input":"x","include":["file_search_call.results"]})", "include"},
