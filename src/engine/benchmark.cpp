@@ -36,6 +36,7 @@ Result<std::unique_ptr<Benchmark>> Benchmark::open(FileSystem& files,
     STRATA_ASSIGN(backend,
                   make_cpu_backend(engine_shape(mapped, engine), options.threads, options.isa));
     STRATA_ASSIGN(const PlannedMemory planned, plan_engine_memory(engine, mapped, *backend));
+    STRATA_TRY(backend->reserve(engine.prompt_chunk));  // as an engine before its first request
     return planned.plan;
   };
   open.expert_profile = options.expert_profile;
