@@ -476,30 +476,34 @@ ExpertLifetime ExpertStore::lifetime(std::uint32_t layer, std::uint32_t expert) 
 // --- what is learned ----------------------------------------------------------------------------
 
 // What guesses save is waiting for the disk; what they cost is the guessing, and reads that nobody
-// needs. A pause between windows counts as twice the shortest one.
+// needs. Medians, so that a pause between windows does not count.
 void ExpertStore::choose_ahead() {
-  constexpr std::uint32_t kTurn = 4, kTurns = 4 * kDepthCount, kSettled = 4096;
+  constexpr std::uint32_t kTurn = 4, kTrial = kTrials * kDepthCount, kSettled = 4096;
   if (!options_.look_ahead) return;
   const double now = monotonic_seconds(), took = now - std::exchange(began_, now);
   if (trial_ == 0) {
     if (--settled_ > 0) return;
-    trial_ = kTurn * kTurns;
-    std::fill(std::begin(seconds_), std::end(seconds_), 0);
-    shortest_ = 1;
+    trial_ = kTrial;
     depth_ = 0;
     return;
   }
-  shortest_ = std::min(shortest_, took);
-  seconds_[depth_] += std::min(took, 2 * shortest_);
+  const std::uint32_t window = kTrial - trial_;
+  seconds_[depth_][window / (kTurn * kDepthCount) * kTurn + window % kTurn] =
+      static_cast<float>(took);
   if (--trial_ % kTurn == 0) depth_ = (depth_ + 1) % kDepthCount;
   if (trial_ > 0) return;
+  std::array<float, kDepthCount> medians;
+  for (std::size_t d = 0; d < kDepthCount; ++d) {
+    const auto middle = seconds_[d].begin() + kTrials / 2;
+    std::nth_element(seconds_[d].begin(), middle, seconds_[d].end());
+    medians[d] = *middle;
+  }
   depth_ = 0;  // none, if it is as good
   for (std::size_t d = 1; d < kDepthCount; ++d)
-    if (seconds_[d] + seconds_[0] / 64 < seconds_[depth_]) depth_ = d;
+    if (medians[d] < (depth_ == 0 ? medians[0] * 0.98f : medians[depth_])) depth_ = d;
   settled_ = kSettled;
-  constexpr double kMilliseconds = 1e3 * kDepthCount / (kTurn * kTurns);
   log_debug("{} guesses a layer are read ahead: {:.2f} ms a window, {:.2f} ms without",
-            kDepths[depth_], seconds_[depth_] * kMilliseconds, seconds_[0] * kMilliseconds);
+            kDepths[depth_], 1e3f * medians[depth_], 1e3f * medians[0]);
 }
 
 void ExpertStore::now_and_then() {

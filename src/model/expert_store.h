@@ -17,6 +17,7 @@
 // asking again reads again.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <functional>
 #include <list>
@@ -154,12 +155,13 @@ class ExpertStore final : public ExpertSource {
   // How many guesses pay is a matter of measurement: windows with more and with fewer, by turns.
   static constexpr std::uint32_t kDepths[] = {0, 1, 2, 3, 4, 8};  // guesses of a pass
   static constexpr std::size_t kDepthCount = std::size(kDepths);
-  std::size_t depth_ = 0;                  // of these
-  std::uint32_t trial_ = 0, settled_ = 1;  // windows until it is over, until it begins
-  double seconds_[kDepthCount] = {};       // that windows took with each
-  double began_ = 0, shortest_ = 0;        // when the last window began; of the trial's
-  double saved_ = 0;                       // when
-  std::unique_ptr<BulkReader> reader_;     // last: ends before the slots
+  std::size_t depth_ = 0;                     // of these
+  std::uint32_t trial_ = 0, settled_ = 1;     // windows until it is over, until it begins
+  static constexpr std::size_t kTrials = 32;  // windows with each
+  std::array<std::array<float, kTrials>, kDepthCount> seconds_ = {};  // that they took
+  double began_ = 0;                                                  // when the last window did
+  double saved_ = 0;                                                  // when
+  std::unique_ptr<BulkReader> reader_;                                // last: ends before the slots
 };
 
 }  // namespace strata

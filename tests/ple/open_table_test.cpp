@@ -177,6 +177,33 @@ TEST(OpenTable, ErrorsNameWhatIsWrong) {
             "resident");
 }
 
+// What a plan counts is what an opened table takes.
+TEST(OpenTable, TakesTheMemoryThatIsSaid) {
+  MemoryFileSystem files;
+  put_model(files, TensorType::Q8_0);
+  const auto model = open_model(files);
+  const TensorView& tensor = *model->find(kTable);
+  for (const std::uint32_t depth : {1u, 64u}) {
+    for (const std::uint64_t cache : {std::uint64_t{0}, std::uint64_t{1} << 18, kMaxTableCache}) {
+      TableOptions options;
+      options.queue_depth = depth;
+      options.cache_bytes = cache;
+      options.mode = TableMode::direct;
+      const auto said = table_memory(model->metadata, tensor, options);
+      const auto table = open_as(files, TableMode::direct, options);
+      ASSERT_TRUE(said && table);
+      EXPECT_EQ(said->bytes, (*table)->stats().memory_bytes) << depth << ' ' << cache;
+      EXPECT_LE(said->buffers, said->bytes);
+      EXPECT_LE(said->bytes - said->buffers, tensor.data.size() * 11 / 10 + 4096);
+    }
+  }
+  TableOptions resident;
+  resident.mode = TableMode::resident;
+  EXPECT_EQ(table_memory(model->metadata, tensor, resident)->bytes, tensor.data.size());
+  resident.queue_depth = 0;
+  EXPECT_FALSE(table_memory(model->metadata, tensor, resident));
+}
+
 TEST(RowCache, HoldsItsBudgetAndGivesAskedRowsASecondChance) {
   auto cache = RowCache::create(100'000, 90, 1'000'000);
   ASSERT_TRUE(cache);
