@@ -43,6 +43,17 @@ struct TurnedQ8_0 {
   }
 };
 
+// Where what lies `offset` in sixteen rows of `row_bytes` is asked for ahead: sixteen times as
+// much, in the order of the memory. That is the next rows; of long rows the next piece of each.
+STRATA_INLINE const std::byte* ahead_of_rows(const std::byte* const* rows, const std::byte* next,
+                                             std::size_t row_bytes, std::size_t offset) {
+  constexpr std::size_t piece = 4096;
+  if (row_bytes <= 2 * piece || row_bytes % piece != 0) return next + kLanes * offset;
+  const std::size_t following = offset / piece * piece + piece, at = kLanes * (offset % piece);
+  const std::byte* first = following < row_bytes ? rows[0] + following : next;
+  return first + at / piece * row_bytes + at % piece;
+}
+
 // Runs side by side, from input `at` on; the last may be short.
 template <class Turned, std::size_t Tokens, std::size_t Runs>
 STRATA_INLINE void float_runs(const std::byte* const* rows, const std::byte* next, std::size_t at,
@@ -60,8 +71,9 @@ STRATA_INLINE void float_runs(const std::byte* const* rows, const std::byte* nex
       const std::byte* ahead[count];
       for (std::size_t r = 0; r < count; ++r) {
         const std::size_t offset = (k + r * kRun) / Turned::step * Turned::bytes;
-        prefetch_run(next + kLanes * offset, pieces * Turned::bytes);
-        ahead[r] = next + kLanes * offset + pieces * Turned::bytes;
+        ahead[r] = ahead_of_rows(rows, next, depth / Turned::step * Turned::bytes, offset);
+        prefetch_run(ahead[r], pieces * Turned::bytes);
+        ahead[r] += pieces * Turned::bytes;
         Turned::turn(turned[r], rows, offset);
       }
       for (std::size_t p = 0; p < pieces; ++p) {

@@ -86,6 +86,7 @@ STRATA_INLINE IntLanes dot2(const IntLanes& sum, const IntLanes& a, const std::i
 #endif
 }
 
+#include "compute/cpu/int_rows_impl.h"
 #if defined(STRATA_VBMI)
 #include "compute/cpu/int_gemv_impl.h"
 #endif
@@ -423,6 +424,8 @@ static void int_panel(const IntFormat& format, const std::byte* matrix, std::siz
 static bool has_gemv([[maybe_unused]] const IntFormat& format) {
 #if defined(STRATA_VBMI)
   return gemv_of(format) != nullptr;
+#elif defined(STRATA_AVX2)
+  return has_rows(format.type);
 #else
   return false;
 #endif
@@ -434,6 +437,9 @@ static void int_gemm(const IntFormat& format, const std::byte* matrix, std::size
 #if defined(STRATA_VBMI)
   if (const Gemv few = gemv_of(format); few && tokens <= kRowTokens)
     return few(matrix, row_bytes, row_count, width, x, y, tokens, after);
+#elif defined(STRATA_AVX2)
+  if (tokens <= kFewTokens && has_rows(format.type))
+    return int_rows(format, matrix, row_bytes, row_count, width, x, y, tokens, after);
 #endif
   thread_local std::vector<float*> out;
   out.resize(tokens);

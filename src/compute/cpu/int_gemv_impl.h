@@ -154,22 +154,6 @@ constexpr std::size_t kStripBlocks = 48;
 
 // --- rows of a matrix ---------------------------------------------------------------------------
 
-// How far ahead of what it multiplies a thread asks for weights.
-constexpr std::size_t kAhead = 8192;
-
-struct GemvRows {
-  const std::byte* first = nullptr;
-  std::size_t row_bytes = 0, width = 0;
-  const std::byte *end = nullptr, *after = nullptr;  // of the matrix; what is read behind it
-
-  const std::byte* row(std::size_t r) const { return first + r * row_bytes; }
-  // What is read kAhead bytes after `at`.
-  const std::byte* ahead_of(const std::byte* at) const {
-    const std::ptrdiff_t left = end - at;
-    return left > std::ptrdiff_t{kAhead} ? at + kAhead : after + (std::ptrdiff_t{kAhead} - left);
-  }
-};
-
 // A row's last groups, fewer than sixteen. What lies behind a row counts for nothing, but it must
 // be there to load.
 template <class F, std::size_t Tokens, class Tile, class Input>
