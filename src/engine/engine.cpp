@@ -335,16 +335,13 @@ Status check_context(const HyperParams& params, std::uint32_t wanted) {
               how);
 }
 
-// What an engine needs of a model beside memory, before anything is loaded.
+// What an engine needs of a model beside memory, before anything is loaded. The errors do not name
+// the model.
 Result<Tokenizer> check_model(const EngineOptions& options, const Network& mapped) {
   STRATA_TRY(check_context(mapped.params, options.context));
   auto tokenizer = Tokenizer::from_gguf(mapped.file->metadata);
-  if (!tokenizer) {
-    return with_context(std::move(tokenizer).error(),
-                        fmt::format("model '{}' cannot be served", options.model_path));
-  }
-  if (auto status = check_tokens(mapped, *tokenizer); !status)
-    return with_context(std::move(status).error(), fmt::format("model '{}'", options.model_path));
+  if (!tokenizer) return with_context(std::move(tokenizer).error(), "it cannot be served");
+  STRATA_TRY(check_tokens(mapped, *tokenizer));
   return tokenizer;
 }
 
@@ -388,7 +385,8 @@ Result<std::unique_ptr<Engine>> open_engine(FileSystem& files, const EngineOptio
 Result<PlannedMemory> plan_engine_memory(FileSystem& files, const EngineOptions& options) {
   STRATA_TRY(check_options(options));
   STRATA_ASSIGN(const Network mapped, open_mapped_network(files, options.model_path));
-  STRATA_TRY(check_model(options, mapped));
+  if (const auto fit = check_model(options, mapped); !fit)
+    return with_context(fit.error(), fmt::format("model '{}'", options.model_path));
   STRATA_TRY(open_drafts(files, mapped, options.drafts));
   STRATA_ASSIGN(const auto backend,
                 make_cpu_backend(engine_shape(mapped, options), options.threads));
