@@ -67,7 +67,8 @@ class Session:
 
     def lines(self):
         above = [self.row(line) for line in self.screen.history.top]
-        return above + [line.rstrip() for line in self.screen.display]
+        # Not `screen.display`: it fails where half of a wide letter was written over.
+        return above + [self.row(self.screen.buffer[y]) for y in range(self.screen.lines)]
 
     @staticmethod
     def row(line):

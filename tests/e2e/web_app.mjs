@@ -689,7 +689,7 @@ await checks.run('the keyboard alone is enough', () =>
   visit(async ({ page }) => {
     await open(page);
     await page.keyboard.press('Control+k');
-    assert.equal(await page.evaluate(() => document.activeElement.id), 'search');
+    await page.waitForFunction(() => document.activeElement?.id === 'search');
     await page.keyboard.press('Control+Shift+O');
     await page.waitForFunction(() => document.activeElement?.getAttribute('aria-label') === 'Your question');
     await page.keyboard.type('hello there');
