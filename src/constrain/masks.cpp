@@ -20,14 +20,18 @@ bool has(const Words& mask, TokenId id) {
   return (mask[static_cast<std::size_t>(id) / 64] >> (static_cast<std::size_t>(id) % 64)) & 1U;
 }
 
-// Tokens that are read as such. True if only those in `left` can still be missing.
-bool add_tokens(const Automata& automata, const Readings& readings, std::size_t vocabulary,
-                Words& mask, std::vector<TokenId>& left) {
+// Tokens that are read as such, where something can follow them: at the limit of depth a rule is
+// not called. True if only those in `left` can still be missing.
+bool add_tokens(const Automata& automata, Stacks& stacks, const Readings& readings,
+                std::size_t vocabulary, Words& mask, std::vector<TokenId>& left) {
   bool all = false;
+  Readings after;
   for (const Reading& it : readings.list) {
     const Automata::State* state = &automata.states[it.state];
     for (std::uint32_t i = state[0].tokens; i < state[1].tokens; ++i) {
-      const TokenSet& tokens = automata.token_sets[automata.token_edges[i].set];
+      const Automata::TokenEdge& edge = automata.token_edges[i];
+      if (!stacks.enter({edge.to, it.stack}, after) && !stacks.overflowed()) continue;
+      const TokenSet& tokens = automata.token_sets[edge.set];
       if (!tokens.except) {
         for (const TokenId id : tokens.ids) set(mask, id);
         continue;
@@ -256,7 +260,7 @@ SharedMask make_mask(const CompiledGrammar::Tables& tables, Stacks& stacks,
   const std::size_t entries = stacks.size();
   stacks.begin_work();
   std::vector<TokenId> left;
-  if (!add_tokens(tables.automata, readings, vocabulary, words, left)) {
+  if (!add_tokens(tables.automata, stacks, readings, vocabulary, words, left)) {
     mask->exact = add_texts(tables, stacks, readings, words);
   } else if (!left.empty()) {
     Walk walk(tables, stacks, readings, words);

@@ -239,6 +239,27 @@ TEST(Hostile, DepthIsBoundedWithoutDeadEnds) {
   EXPECT_GT(deepest, 5U);
 }
 
+// A token as such after which only a rule could come that is not called any more.
+TEST(Hostile, TokensThatLeadNowhereAtTheLimitOfDepthAreNotAllowed) {
+  CompileLimits limits;
+  limits.depth = 20;
+  const auto compiled = compile_gbnf("root ::= !<[256,97]> root \"+\" n | n\nn ::= \"a\" n | \"0\"",
+                                     byte_vocabulary(), limits);
+  ASSERT_TRUE(compiled) << compiled.error().message;
+  Matcher matcher(*compiled, {kByteEnd});
+  std::size_t deepest = 0;
+  for (bool more = true; more; deepest += more ? 1 : 0) {
+    const Mask mask = matcher.mask();
+    for (TokenId id = 0; id < 256; ++id)
+      ASSERT_EQ(allows(mask, id), matcher.verdict(id) == Matcher::Verdict::allowed)
+          << id << " after " << deepest;
+    more = matcher.accept('x');
+  }
+  EXPECT_GT(deepest, 10U);
+  EXPECT_TRUE(matcher.accept('0'));
+  EXPECT_TRUE(matcher.accept('+'));
+}
+
 // An ambiguous grammar whose readings are always new: memory stays bounded, the last tokens can
 // still be taken back.
 TEST(Hostile, LongAnswersForgetTheirBeginnings) {
