@@ -83,7 +83,8 @@ class Matcher {
   // Valid until the next call that is not const.
   Mask mask();
   // False where finding out about every token takes too long (masks.h): then mask() also has the
-  // tokens that nothing is known about, and verdict() says of each.
+  // tokens that nothing is known about, and verdict() says of each. An exact mask has no token that
+  // the grammar forbids; of one it has, verdict() may still be `unknown`.
   bool mask_is_exact();
   enum class Verdict : std::uint8_t {
     allowed,

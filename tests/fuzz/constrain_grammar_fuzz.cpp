@@ -68,7 +68,7 @@ void write(const std::shared_ptr<const CompiledGrammar>& compiled, std::string_v
       id = (id + 1) % size;
     }
     // All that could follow is at the limit of readings: there a request ends with a sentence.
-    if (matcher.verdict(id) != Verdict::allowed) return check(unknown && !exact);
+    if (matcher.verdict(id) != Verdict::allowed) return check(unknown);
     check(matcher.accept(id));
     Matcher copy = matcher;
     copy.rollback(1);
