@@ -170,9 +170,10 @@ class Reaches {
     reach.exact = span.stops && !span.calls && !takes(after, span.letters);
     // What the last state leads to.
     if (tables_.automata.states[span.last].plain) return reach;
-    stacks_.enter({span.last, reading.stack}, after);
-    if (stacks_.overflowed()) {
+    const bool alive = stacks_.enter({span.last, reading.stack}, after);
+    if (!alive) {  // too much to say, or nothing: at the limit of depth a rule is not called
       reach.exact = false;
+      if (!stacks_.overflowed() && reach.certain > 0) --reach.certain;
       return reach;
     }
     std::erase(after.list, Reading{span.last, reading.stack});
