@@ -2,6 +2,7 @@
 
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -208,6 +209,21 @@ Draft draft_named(std::string_view uri) {
                                                                         : Draft::unstated;
 }
 
+// A number beyond what a double holds, anywhere in a value.
+const json::value* beyond_doubles(const json::value& value) {
+  const json::value* found = nullptr;
+  if (value.is_double()) {
+    found = std::isfinite(value.get_double()) ? nullptr : &value;
+  } else if (value.is_array()) {
+    for (const json::value& item : value.get_array())
+      if (found == nullptr) found = beyond_doubles(item);
+  } else if (value.is_object()) {
+    for (const auto& member : value.get_object())
+      if (found == nullptr) found = beyond_doubles(member.value());
+  }
+  return found;
+}
+
 }  // namespace
 
 Holds keyword_holds(std::string_view keyword) {
@@ -281,6 +297,9 @@ Result<SchemaDocument> SchemaDocument::make(const json::value& root) {
     return fail(ErrorCode::exhausted, "the schema is nested deeper than {} levels", kMaxDepth);
   }
   SchemaDocument document(root);
+  if (const json::value* number = beyond_doubles(root))
+    return fail(ErrorCode::invalid_argument, "{}: the number is larger than 1.8e308",
+                document.place(*number));
   if (const json::object* object = root.if_object())
     if (const json::string* draft = text_of(*object, "$schema"))
       document.draft_ = draft_named(view(*draft));

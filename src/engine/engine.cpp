@@ -185,7 +185,7 @@ Status check_request(const Request& request, const EngineFacts& facts) {
     }
   }
   if (request.grammar.size() > constrain::kMaxGrammarBytes) {
-    return fail(ErrorCode::exhausted, "the constraint has {} bytes; at most {} are allowed",
+    return fail(ErrorCode::invalid_argument, "the constraint has {} bytes; at most {} are allowed",
                 request.grammar.size(), constrain::kMaxGrammarBytes);
   }
   STRATA_TRY(check_scores(request, facts));

@@ -36,6 +36,12 @@ TEST(SchemaLimits, Nesting) {
   EXPECT_THAT(refusal(nested(5'000)), HasSubstr("nested deeper than"));
 }
 
+TEST(SchemaLimits, NumbersBeyondDoublesAreRefused) {
+  for (const char* schema : {R"({"const":1e400})", R"({"enum":[1,-1e999]})",
+                             R"({"const":{"a":[1e400]}})", R"({"not":{"const":1e400}})"})
+    EXPECT_THAT(refusal(parsed(schema)), HasSubstr("larger than 1.8e308")) << schema;
+}
+
 TEST(SchemaLimits, ManyProperties) {
   const auto with = [](int count) {
     json::object properties;
