@@ -121,7 +121,7 @@ TEST_F(ConstraintsTest, AGrammarThatCannotBeFailsItsRequestAlone) {
   EXPECT_EQ(start(*engine, request("root ::= \"b\"", 1))->wait().reason, FinishReason::stop);
   Request large = request(std::string(constrain::kMaxGrammarBytes + 1, ' '), 1);
   EXPECT_EQ(engine->submit(std::move(large), std::make_shared<Collector>()).error().code,
-            ErrorCode::exhausted);
+            ErrorCode::invalid_argument);
 }
 
 // The first thing a listener hears of a request whose grammar cannot be is its end; of others,
