@@ -63,15 +63,18 @@ STRATA_INLINE void float_runs(const std::byte* const* rows, const std::byte* nex
     for (std::size_t t = 0; t < Tokens; ++t) run[r][t] = all(0.0f);
   const std::size_t last = std::min(kRun, depth - at - (Runs - 1) * kRun);
   // What comes next is asked for between turning and multiplying, a sixteenth of a step at a time:
-  // in one burst it would keep the loads that follow waiting.
+  // in one burst it would keep the loads that follow waiting. And in the order of the memory,
+  // though runs side by side are not read in it.
   constexpr std::size_t pieces = kLanes / 2, inputs = Turned::step / pieces;
+  std::size_t taken = 0;  // steps, of all runs
   const auto steps = [&](auto count, std::size_t from, std::size_t to) {
     for (std::size_t k = at + from; k < at + to; k += Turned::step) {
       Turned turned[count];
       const std::byte* ahead[count];
       for (std::size_t r = 0; r < count; ++r) {
         const std::size_t offset = (k + r * kRun) / Turned::step * Turned::bytes;
-        ahead[r] = ahead_of_rows(rows, next, depth / Turned::step * Turned::bytes, offset);
+        const std::size_t in_order = (at / Turned::step + taken++) * Turned::bytes;
+        ahead[r] = ahead_of_rows(rows, next, depth / Turned::step * Turned::bytes, in_order);
         prefetch_run(ahead[r], pieces * Turned::bytes);
         ahead[r] += pieces * Turned::bytes;
         Turned::turn(turned[r], rows, offset);
