@@ -34,6 +34,7 @@ struct IntegerFormat {
   static constexpr int zero = Zero;
   static constexpr bool signs = false, minima = false;
   static constexpr float factor = 1.0f;
+  STRATA_INLINE void half_of(const Block& b, std::uint16_t& d) { std::memcpy(&d, b.d, sizeof d); }
 };
 
 // Scales and minima of Q4_K and Q5_K, eight each.
@@ -256,21 +257,24 @@ struct GemvIQ3_XXS : IntegerFormat<q::BlockIQ3_XXS, kQuadOrder, 32> {
   }
 };
 
-// IQ2: entries of eight values out of three (8, 25, 43), as two bits each in two planes of bytes.
+// Entries of eight values out of three, as two bits each in two planes of bytes.
 template <std::size_t Entries>
 struct LevelPlanes {
   alignas(64) std::uint8_t plane[2][Entries] = {};
-  template <class Grid>
-  explicit LevelPlanes(const Grid& grid) {
+  template <class Grid, class Level>
+  LevelPlanes(const Grid& grid, const Level& level) {
     for (std::size_t i = 0; i < Entries; ++i)
       for (std::size_t j = 0; j < 8; ++j) {
-        const std::uint64_t value = (grid[i] >> (8 * j)) & 255;
-        const unsigned level = value < 16 ? 0 : value < 32 ? 1 : 2;
+        const unsigned bits = level(static_cast<std::uint8_t>(grid[i] >> (8 * j)));
         std::uint8_t& byte = plane[j / 4][i];
-        byte = static_cast<std::uint8_t>(byte | level << (2 * (j % 4)));
+        byte = static_cast<std::uint8_t>(byte | bits << (2 * (j % 4)));
       }
   }
 };
+// IQ2: 8, 25 or 43.
+STRATA_INLINE unsigned iq2_level(std::uint8_t value) {
+  return value < 16 ? 0 : value < 32 ? 1 : 2;
+}
 alignas(64) static constexpr Permutation kIq2Levels = [] {
   Permutation table{};
   constexpr std::uint8_t values[4] = {8, 25, 43, 0};
@@ -278,23 +282,33 @@ alignas(64) static constexpr Permutation kIq2Levels = [] {
   return table;
 }();
 // Eight entries, one a word from `first` on, to their 64 codes: two level bits each.
-STRATA_INLINE Zmm expand_levels(const Zmm& words, int first) {
+STRATA_INLINE Zmm expand_levels(const Zmm& words, int first, const Permutation& levels) {
   const Zmm index = _mm512_add_epi16(_mm512_set1_epi16(static_cast<short>(first)),
                                      _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7));
   const Zmm shifts = _mm512_set1_epi64(0x0e0c'0a08'0604'0200ll);
   const Zmm spread = _mm512_permutexvar_epi16(index, words);  // a word to the end of each qword
   return _mm512_permutexvar_epi8(_mm512_multishift_epi64_epi8(shifts, spread),
-                                 load_zmm(kIq2Levels.data()));
+                                 load_zmm(levels.data()));
 }
 // The codes of two rows of 32 entries, given the 64 look-ups of both planes.
-STRATA_INLINE void expand_two(const Zmm& low, const Zmm& high, IntegerRow* rows) {
+STRATA_INLINE void expand_two(const Zmm& low, const Zmm& high, const Permutation& levels,
+                              IntegerRow* rows) {
   // 128-bit lane L of the two: words of entries 16 L .. + 7, and of the eight behind them.
   const Zmm even = _mm512_unpacklo_epi8(low, high), odd = _mm512_unpackhi_epi8(low, high);
   for (int w = 0; w < 8; ++w)
-    rows[w / 4].codes[w % 4] = expand_levels(w % 2 == 0 ? even : odd, 8 * (w / 2));
+    rows[w / 4].codes[w % 4] = expand_levels(w % 2 == 0 ? even : odd, 8 * (w / 2), levels);
 }
 STRATA_INLINE Zmm both_rows(const __m256i& first, const __m256i& second) {
   return _mm512_inserti64x4(_mm512_castsi256_si512(first), second, 1);
+}
+STRATA_INLINE Zmm both_rows(const void* first, const void* second) {
+  return both_rows(_mm256_loadu_si256(static_cast<const __m256i*>(first)),
+                   _mm256_loadu_si256(static_cast<const __m256i*>(second)));
+}
+// Eight 16-bit scales for 32 values each, as words for 16.
+STRATA_INLINE __m256i scales_twice(const __m128i& scales) {
+  const __m256i each = _mm256_cvtepu16_epi32(scales);
+  return _mm256_or_si256(each, _mm256_slli_epi32(each, 16));
 }
 STRATA_INLINE __m256i nibble_scales16(const q::Byte* nibbles) {
   const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(nibbles));
@@ -311,8 +325,8 @@ struct EntryLevels {
 // Vector v is the values v of all entries, so that a word of two is sixteen inputs of one block.
 struct EntryPair {
   Zmm codes[8];
-  __mmask64 minus[8];
-  Zmm scales;  // a word for each of codes
+  __mmask64 minus[8];  // of formats with signs
+  Zmm scales;          // a word for each of codes
 };
 STRATA_INLINE void entry_codes(const EntryLevels& entries, EntryPair& two) {
   for (int v = 0; v < 8; ++v) {
@@ -324,40 +338,52 @@ STRATA_INLINE void entry_codes(const EntryLevels& entries, EntryPair& two) {
 }
 // As rows of their own, with codes in the order of the inputs.
 STRATA_INLINE void entry_rows(const EntryLevels& entries, IntegerRow* rows) {
-  expand_two(entries.low, entries.high, rows);
+  expand_two(entries.low, entries.high, kIq2Levels, rows);
   alignas(64) std::uint64_t words[8];
   _mm512_store_si512(words, entries.signs);
   load_signs(words, rows[0].minus);
   load_signs(words + 4, rows[1].minus);
 }
 
-struct GemvIQ2_XS : IntegerFormat<q::BlockIQ2_XS, kInOrder, 16> {
-  static constexpr bool signs = true;
-  static constexpr float factor = 0.125f;
-  static constexpr Permutation every_other(std::size_t first) {
+STRATA_INLINE EntryLevels iq2_xs_levels(const q::BlockIQ2_XS& a, const q::BlockIQ2_XS& b) {
+  static const LevelPlanes<512> levels(q::iq2xs_grid, iq2_level);
+  static constexpr auto every_other = [](std::size_t first) {
     Permutation p{};
     for (std::size_t i = 0; i < 64; ++i) p[i] = static_cast<std::uint8_t>(2 * i + first);
     return p;
-  }
-  STRATA_INLINE EntryLevels levels_of(const Stored& a, const Stored& b) {
-    static const LevelPlanes<512> levels(q::iq2xs_grid);
-    alignas(64) static constexpr Permutation low = every_other(0), high = every_other(1);
-    // 64 words: nine bits of index, seven of signs.
-    const Zmm first = load_zmm(a.qs), second = load_zmm(b.qs);
-    const Zmm index = _mm512_permutex2var_epi8(first, load_zmm(low.data()), second);
-    const Zmm rest = _mm512_permutex2var_epi8(first, load_zmm(high.data()), second);
-    const std::uint64_t ninth = _mm512_test_epi8_mask(rest, every_byte(1));
-    // As even_signs, of the upper seven bits.
-    const Zmm matrix = _mm512_set1_epi64(0x0204'0810'2040'80fell);
-    return {look_up<512>(levels.plane[0], index, ninth),
-            look_up<512>(levels.plane[1], index, ninth),
-            _mm512_gf2p8affine_epi64_epi8(rest, matrix, 0)};
-  }
-  STRATA_INLINE void load_entries(const Stored& a, const Stored& b, EntryPair& two) {
+  };
+  alignas(64) static constexpr Permutation low = every_other(0), high = every_other(1);
+  // 64 words: nine bits of index, seven of signs.
+  const Zmm first = load_zmm(a.qs), second = load_zmm(b.qs);
+  const Zmm index = _mm512_permutex2var_epi8(first, load_zmm(low.data()), second);
+  const Zmm rest = _mm512_permutex2var_epi8(first, load_zmm(high.data()), second);
+  const std::uint64_t ninth = _mm512_test_epi8_mask(rest, every_byte(1));
+  // As even_signs, of the upper seven bits.
+  const Zmm matrix = _mm512_set1_epi64(0x0204'0810'2040'80fell);
+  return {look_up<512>(levels.plane[0], index, ninth), look_up<512>(levels.plane[1], index, ninth),
+          _mm512_gf2p8affine_epi64_epi8(rest, matrix, 0)};
+}
+STRATA_INLINE EntryLevels iq2_s_levels(const q::BlockIQ2_S& a, const q::BlockIQ2_S& b) {
+  static const LevelPlanes<1024> levels(q::iq2s_grid, iq2_level);
+  const Zmm index = both_rows(a.qs, b.qs);
+  const auto bits = [&](std::uint64_t which) {  // one of the two in front of each index
+    return _pext_u64(load_u64(a.qh), which) | (_pext_u64(load_u64(b.qh), which) << 32);
+  };
+  const __mmask64 high[2] = {bits(0x5555'5555'5555'5555ull), bits(0xaaaa'aaaa'aaaa'aaaaull)};
+  return {look_up_long<1024>(levels.plane[0], index, high),
+          look_up_long<1024>(levels.plane[1], index, high), both_rows(a.signs, b.signs)};
+}
+
+// IQ2_XS, IQ2_S: a nibble of scale for two entries.
+template <class Block, EntryLevels (*levels_of)(const Block&, const Block&)>
+struct GemvIQ2 : IntegerFormat<Block, kInOrder, 16> {
+  static constexpr bool signs = true;
+  static constexpr float factor = 0.125f;
+  STRATA_INLINE void load_entries(const Block& a, const Block& b, EntryPair& two) {
     entry_codes(levels_of(a, b), two);
     two.scales = both_rows(nibble_scales16(a.scales), nibble_scales16(b.scales));
   }
-  STRATA_INLINE void load_two(const Stored& a, const Stored& b, IntegerRow* rows) {
+  STRATA_INLINE void load_two(const Block& a, const Block& b, IntegerRow* rows) {
     entry_rows(levels_of(a, b), rows);
     rows[0].scales = nibble_scales16(a.scales);
     rows[1].scales = nibble_scales16(b.scales);
@@ -368,7 +394,7 @@ struct GemvIQ2_XXS : IntegerFormat<q::BlockIQ2_XXS, kInOrder, 32> {
   static constexpr bool signs = true;
   static constexpr float factor = 0.125f;
   STRATA_INLINE EntryLevels levels_of(const Stored& a, const Stored& b, __m256i* scales) {
-    static const LevelPlanes<256> levels(q::iq2xxs_grid);
+    static const LevelPlanes<256> levels(q::iq2xxs_grid, iq2_level);
     // Eight qwords a row: four indices, then the signs and the scale.
     const Zmm first = load_zmm(a.qs), second = load_zmm(b.qs);
     const Zmm index = both_rows(_mm512_cvtepi64_epi32(first), _mm512_cvtepi64_epi32(second));
@@ -381,11 +407,8 @@ struct GemvIQ2_XXS : IntegerFormat<q::BlockIQ2_XXS, kInOrder, 32> {
   STRATA_INLINE void load_entries(const Stored& a, const Stored& b, EntryPair& two) {
     __m256i scales[2];
     entry_codes(levels_of(a, b, scales), two);
-    for (__m256i& s : scales) {  // each for two words
-      s = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(s));
-      s = _mm256_or_si256(s, _mm256_slli_epi32(s, 16));
-    }
-    two.scales = both_rows(scales[0], scales[1]);
+    const auto words = [&](int i) { return scales_twice(_mm256_castsi256_si128(scales[i])); };
+    two.scales = both_rows(words(0), words(1));
   }
   STRATA_INLINE void load_two(const Stored& a, const Stored& b, IntegerRow* rows) {
     __m256i scales[2];
@@ -395,25 +418,116 @@ struct GemvIQ2_XXS : IntegerFormat<q::BlockIQ2_XXS, kInOrder, 32> {
   }
 };
 
-// Formats without a way of their own: unpacked to memory, then loaded.
-template <class Block, void (*unpack)(const std::byte*, std::size_t, IntBlock&), std::size_t Group,
-          int Zero>
-struct GemvUnpacked : IntegerFormat<Block, kInOrder, Group> {
-  static constexpr bool signs = true;
-  STRATA_INLINE void load(const Block& b, IntegerRow& row) {
-    IntBlock block;
-    unpack(reinterpret_cast<const std::byte*>(&b), 8, block);
-    for (int j = 0; j < 4; ++j)
-      split_sign(_mm512_sub_epi8(load_zmm(block.codes + 64 * j), every_byte(Zero)), row.codes[j],
-                 row.minus[j]);
-    row.scales = _mm256_load_si256(reinterpret_cast<const __m256i*>(block.scales));
+// IQ1: entries of eight values -1, 0 or 1, as levels 0 to 2, and a delta of an eighth for each
+// entry. In eighths and 16 more, so that no code is negative: 8 * level + 8 and 1 more or less.
+struct TernaryEntries {
+  Zmm low, high;    // level bits in two planes, of two blocks
+  __mmask64 minus;  // the sign of delta
+};
+STRATA_INLINE const LevelPlanes<2048>& ternary_planes() {
+  static const LevelPlanes<2048> levels(
+      q::iq1s_grid, [](std::uint8_t value) { return static_cast<std::uint8_t>(value + 1u); });
+  return levels;
+}
+STRATA_INLINE TernaryEntries ternary_entries(const Zmm& index, const Zmm& top, __mmask64 minus) {
+  const LevelPlanes<2048>& levels = ternary_planes();
+  const __mmask64 high[3] = {_mm512_test_epi8_mask(top, every_byte(1)),
+                             _mm512_test_epi8_mask(top, every_byte(2)),
+                             _mm512_test_epi8_mask(top, every_byte(4))};
+  return {look_up_long<2048>(levels.plane[0], index, high),
+          look_up_long<2048>(levels.plane[1], index, high), minus};
+}
+STRATA_INLINE void ternary_codes(const TernaryEntries& entries, EntryPair& two) {
+  const Zmm delta = _mm512_mask_blend_epi8(entries.minus, every_byte(9), every_byte(7));
+  for (int half = 0; half < 2; ++half) {
+    const Zmm& plane = half == 0 ? entries.low : entries.high;
+    // Two bits of each byte to places 3 and 4.
+    const Zmm moved[4] = {_mm512_slli_epi16(plane, 3), _mm512_slli_epi16(plane, 1),
+                          _mm512_srli_epi16(plane, 1), _mm512_srli_epi16(plane, 3)};
+    for (int v = 0; v < 4; ++v)
+      two.codes[4 * half + v] =
+          _mm512_add_epi8(_mm512_and_si512(moved[v], every_byte(0x18)), delta);
+  }
+}
+STRATA_INLINE void ternary_rows(const TernaryEntries& entries, IntegerRow* rows) {
+  alignas(64) static constexpr Permutation eights = [] {
+    Permutation table{};
+    for (std::size_t i = 0; i < 64; ++i) table[i] = static_cast<std::uint8_t>(8 * (i % 4));
+    return table;
+  }();
+  expand_two(entries.low, entries.high, eights, rows);
+  for (int w = 0; w < 8; ++w) {
+    const auto minus = static_cast<__mmask8>(entries.minus >> (8 * w));
+    Zmm& codes = rows[w / 4].codes[w % 4];
+    codes = _mm512_add_epi8(codes, _mm512_mask_blend_epi64(minus, every_byte(9), every_byte(7)));
+  }
+}
+
+struct GemvIQ1_S : IntegerFormat<q::BlockIQ1_S, kInOrder, 32, 16> {
+  static constexpr float factor = 0.125f;
+  // A word for four entries: three bits of each index, three of the scale, the sign of delta.
+  STRATA_INLINE TernaryEntries entries_of(const Stored& a, const Stored& b, __m128i* scales) {
+    const auto words_of = [](const q::Byte* qh) {
+      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(qh));
+    };
+    const __m128i words[2] = {words_of(a.qh), words_of(b.qh)};
+    for (int i = 0; i < 2; ++i)
+      scales[i] = _mm_or_si128(_mm_and_si128(_mm_srli_epi16(words[i], 11), _mm_set1_epi16(14)),
+                               _mm_set1_epi16(1));
+    const __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(words[0]), words[1], 1);
+    const Zmm top = _mm512_multishift_epi64_epi8(_mm512_set1_epi64(0x1916'1310'0906'0300ll),
+                                                 _mm512_cvtepu32_epi64(both));
+    const std::uint64_t minus =
+        _pdep_u64(static_cast<std::uint32_t>(_mm256_movepi16_mask(both)), 0x1111'1111'1111'1111ull);
+    return ternary_entries(both_rows(a.qs, b.qs), top, minus * 15);
+  }
+  STRATA_INLINE void load_entries(const Stored& a, const Stored& b, EntryPair& two) {
+    __m128i scales[2];
+    ternary_codes(entries_of(a, b, scales), two);
+    two.scales = both_rows(scales_twice(scales[0]), scales_twice(scales[1]));
+  }
+  STRATA_INLINE void load_two(const Stored& a, const Stored& b, IntegerRow* rows) {
+    __m128i scales[2];
+    ternary_rows(entries_of(a, b, scales), rows);
+    for (int i = 0; i < 2; ++i) rows[i].scales = _mm256_zextsi128_si256(scales[i]);
   }
 };
-struct GemvIQ2_S : GemvUnpacked<q::BlockIQ2_S, unpack_iq2_s, 16, 128> {
+
+struct GemvIQ1_M : IntegerFormat<q::BlockIQ1_M, kInOrder, 16, 16> {
   static constexpr float factor = 0.125f;
-};
-struct GemvIQ1_S : GemvUnpacked<q::BlockIQ1_S, unpack_iq1_s, 32, 16> {
-  static constexpr float factor = 0.125f;
+  // d lies in the top four bits of the four scale words.
+  STRATA_INLINE void half_of(const Stored& b, std::uint16_t& d) {
+    d = static_cast<std::uint16_t>(_pext_u64(load_u64(b.scales), 0xf000'f000'f000'f000ull));
+  }
+  // A nibble for each entry: three bits of its index and the sign of delta.
+  STRATA_INLINE TernaryEntries entries_of(const Stored& a, const Stored& b) {
+    const auto nibbles_of = [](const q::Byte* qh) {
+      const __m256i bytes =
+          _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(qh)));
+      return _mm256_or_si256(bytes, _mm256_slli_epi16(bytes, 4));
+    };
+    const Zmm top = both_rows(nibbles_of(a.qh), nibbles_of(b.qh));
+    return ternary_entries(both_rows(a.qs, b.qs), top, _mm512_test_epi8_mask(top, every_byte(8)));
+  }
+  // Three bits for 16 values, four to a word.
+  STRATA_INLINE __m256i scales_of(const Stored& b) {
+    const __m256i words = _mm256_permutexvar_epi16(
+        _mm256_setr_epi16(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3),
+        _mm256_castsi128_si256(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(b.scales))));
+    const __m256i each = _mm256_and_si256(
+        _mm256_srlv_epi16(words, _mm256_setr_epi16(0, 3, 6, 9, 0, 3, 6, 9, 0, 3, 6, 9, 0, 3, 6, 9)),
+        _mm256_set1_epi16(7));
+    return _mm256_or_si256(_mm256_add_epi16(each, each), _mm256_set1_epi16(1));
+  }
+  STRATA_INLINE void load_entries(const Stored& a, const Stored& b, EntryPair& two) {
+    ternary_codes(entries_of(a, b), two);
+    two.scales = both_rows(scales_of(a), scales_of(b));
+  }
+  STRATA_INLINE void load_two(const Stored& a, const Stored& b, IntegerRow* rows) {
+    ternary_rows(entries_of(a, b), rows);
+    rows[0].scales = scales_of(a);
+    rows[1].scales = scales_of(b);
+  }
 };
 
 // Which 16-bit scale belongs to each pair of codes.
@@ -434,7 +548,7 @@ struct ScaleIndex {
 // 256 activations for a format.
 struct alignas(64) IntegerInput {
   Zmm values[8];  // four; of formats with entries eight of a first block for itself and the second
-  __m256i sums;   // 16-bit, one a group
+  __m256i sums;   // 16-bit, one a group; of formats with entries one for 16
   float scale = 0;
 };
 
@@ -471,12 +585,12 @@ STRATA_INLINE void integer_input(const QuantizedRow& x, std::size_t at, std::siz
       entry_inputs(x.values + at, x.values + (at + kBlock < width ? at + kBlock : at), in.values);
   } else {
     reorder<F::order>(x.values + at, in.values);
-    if constexpr (F::group == 16) {
-      in.sums = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x.sums16 + at / 16));
-    } else {
-      in.sums = _mm256_zextsi128_si256(
-          _mm_loadu_si128(reinterpret_cast<const __m128i*>(x.sums32 + at / 32)));
-    }
+  }
+  if constexpr (kHasEntries<F> || F::group == 16) {
+    in.sums = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x.sums16 + at / 16));
+  } else {
+    in.sums = _mm256_zextsi128_si256(
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(x.sums32 + at / 32)));
   }
 }
 
@@ -498,13 +612,20 @@ struct IntegerTile {
     if constexpr (kHasEntries<F>) {
       EntryPair two;
       F::load_entries(block[0], block[Second > 0 ? 1 : 0], two);
-      std::memcpy(&d[b][r], block[0].d, 2);
-      if constexpr (Second > 0) std::memcpy(&d[b + 1][r], block[1].d, 2);
+      F::half_of(block[0], d[b][r]);
+      if constexpr (Second > 0) F::half_of(block[1], d[b + 1][r]);
       for (std::size_t t = 0; t < Tokens; ++t) {
+        const IntegerInput* input = in + t * stride;
         Zmm sum = _mm512_setzero_si512();
+        if constexpr (F::zero != 0) {
+          static_assert(F::zero == 16);
+          const Zmm sums16 = both_rows(input[0].sums, input[Second > 0 ? 1 : 0].sums);
+          sum = _mm512_sub_epi32(sum, _mm512_slli_epi32(_mm512_madd_epi16(two.scales, sums16), 4));
+        }
         for (std::size_t v = 0; v < 8; ++v) {
-          Zmm x = in[t * stride].values[v];
-          x = _mm512_mask_sub_epi8(x, two.minus[v], _mm512_setzero_si512(), x);
+          Zmm x = input->values[v];
+          if constexpr (F::signs)
+            x = _mm512_mask_sub_epi8(x, two.minus[v], _mm512_setzero_si512(), x);
           sum = _mm512_dpwssd_epi32(sum, _mm512_maddubs_epi16(two.codes[v], x), two.scales);
         }
         sums[b][t][r] = sum;
@@ -521,7 +642,7 @@ struct IntegerTile {
   }
   STRATA_METHOD void keep(std::size_t r, std::size_t b, const Stored& block, const IntegerRow& row,
                           const IntegerInput* in, std::size_t stride) {
-    std::memcpy(&d[b][r], block.d, 2);
+    F::half_of(block, d[b][r]);
     if constexpr (F::minima) std::memcpy(&dmin[b][r], block.dmin, 2);
     // Values v of entries of four: a dword of four is inputs of one group, in all vectors.
     constexpr bool entries = &F::order == &kQuadOrder;

@@ -173,7 +173,7 @@ STRATA_INLINE void turn_integers(const std::byte* const* rows, std::size_t offse
   alignas(64) std::uint16_t halves[2][kLanes];
   const auto keep = [&](std::size_t r, const Stored& block, const IntegerRow& row) {
     prefetch_run(next + r * sizeof(Stored), sizeof(Stored));
-    std::memcpy(&halves[0][r], block.d, 2);
+    F::half_of(block, halves[0][r]);
     if constexpr (F::minima) std::memcpy(&halves[1][r], block.dmin, 2);
     for (std::size_t j = 0; j < 4; ++j) {
       codes[j][r] = row.codes[j];

@@ -330,11 +330,13 @@ static Gemv gemv_of(const IntFormat& format) {
     case TensorType::IQ2_XXS:
       return gemv<GemvIQ2_XXS, IntegerInput>;
     case TensorType::IQ2_XS:
-      return gemv<GemvIQ2_XS, IntegerInput>;
+      return gemv<GemvIQ2<q::BlockIQ2_XS, iq2_xs_levels>, IntegerInput>;
     case TensorType::IQ2_S:
-      return gemv<GemvIQ2_S, IntegerInput>;
+      return gemv<GemvIQ2<q::BlockIQ2_S, iq2_s_levels>, IntegerInput>;
     case TensorType::IQ1_S:
       return gemv<GemvIQ1_S, IntegerInput>;
+    case TensorType::IQ1_M:
+      return gemv<GemvIQ1_M, IntegerInput>;
     default:
       return nullptr;
   }

@@ -202,16 +202,39 @@ static constexpr std::int64_t shift_bytes(const Place& place) {
 STRATA_INLINE Zmm fields(std::int64_t shifts, const Zmm& dwords) {
   return _mm512_multishift_epi64_epi8(_mm512_set1_epi64(shifts), dwords);
 }
-// Bits first to first + 3 of each dword as a mask of its bytes.
-STRATA_INLINE __mmask64 byte_mask(const Zmm& dwords, int first) {
-  return _mm512_movepi8_mask(fields(shift_bytes([&](int j) { return first + j - 7; }), dwords));
+// Bits first, first + step ... of each dword as a mask of its bytes.
+STRATA_INLINE __mmask64 byte_mask(const Zmm& dwords, int first, int step = 1) {
+  return _mm512_movepi8_mask(
+      fields(shift_bytes([&](int j) { return first + step * j - 7; }), dwords));
 }
 STRATA_INLINE IntLanes negated(const Zmm& bytes, __mmask64 minus) {
   return (IntLanes)_mm512_mask_sub_epi8(bytes, minus, _mm512_setzero_si512(), bytes);
 }
 
+// Four entries of eight values in each lane, as levels in two planes with a byte of signs each, are
+// dwords `first` to `first` + 7.
+STRATA_INLINE void put_entries(const Zmm* plane, const Zmm& signs, std::size_t first, std::size_t v,
+                               IntPanel& panel) {
+  const Zmm values = load_zmm(kIq2Levels.data());
+#pragma GCC unroll 4
+  for (int e = 0; e < 4; ++e)
+    for (int half = 0; half < 2; ++half) {
+      const std::int64_t place = shift_bytes([&](int j) { return 8 * e + 2 * j; });
+      const Zmm codes = _mm512_permutexvar_epi8(fields(place, plane[half]), values);
+      panel.codes[first + static_cast<std::size_t>(2 * e + half)][v] =
+          negated(codes, byte_mask(signs, 8 * e + 4 * half));
+    }
+}
+// Sixteen scales from nibbles.
+STRATA_INLINE void put_nibble_scales(const IntLanes* eights, std::size_t v, IntPanel& panel) {
+  for (std::size_t g = 0; g < 16; ++g) {
+    const IntLanes nibble = (eights[g / 8] >> static_cast<int>(4 * (g % 8))) & 15;
+    panel.scales[g][v] = nibble + nibble + 1;
+  }
+}
+
 static void fill_iq2_xs(const std::byte* const* rows, std::size_t, std::size_t v, IntPanel& panel) {
-  static const LevelPlanes<512> levels(q::iq2xs_grid);
+  static const LevelPlanes<512> levels(q::iq2xs_grid, iq2_level);
   alignas(64) static constexpr auto pick = [](std::size_t first) {
     Permutation p{};  // byte 2 e + first of the four words of two columns
     for (std::size_t i = 0; i < 64; ++i)
@@ -221,7 +244,6 @@ static void fill_iq2_xs(const std::byte* const* rows, std::size_t, std::size_t v
   alignas(64) static constexpr Permutation low = pick(0), high = pick(1);
   alignas(64) IntLanes stored[kLanes];
   column_dwords(rows, 2, stored);
-  const Zmm values = load_zmm(kIq2Levels.data());
 #pragma GCC unroll 8
   for (std::size_t c = 0; c < 16; c += 2) {
     const Zmm a = (Zmm)stored[c], b = (Zmm)stored[c + 1];
@@ -233,22 +255,101 @@ static void fill_iq2_xs(const std::byte* const* rows, std::size_t, std::size_t v
     // Signs of all eight values: as even_signs, of the upper seven bits.
     const Zmm signs =
         _mm512_gf2p8affine_epi64_epi8(rest, _mm512_set1_epi64(0x0204'0810'2040'80fell), 0);
-#pragma GCC unroll 4
-    for (int e = 0; e < 4; ++e)
-      for (int half = 0; half < 2; ++half) {
-        const std::int64_t place = shift_bytes([&](int j) { return 8 * e + 2 * j; });
-        const Zmm codes = _mm512_permutexvar_epi8(fields(place, plane[half]), values);
-        panel.codes[4 * c + static_cast<std::size_t>(2 * e + half)][v] =
-            negated(codes, byte_mask(signs, 8 * e + 4 * half));
-      }
+    put_entries(plane, signs, 4 * c, v, panel);
   }
   IntLanes tail[4];
   column_heads(rows, 58, tail);  // ends with eight bytes of scales
-  for (std::size_t g = 0; g < 16; ++g) {
-    const IntLanes nibble = (tail[2 + g / 8] >> static_cast<int>(4 * (g % 8))) & 15;
-    panel.scales[g][v] = nibble + nibble + 1;
+  put_nibble_scales(tail + 2, v, panel);
+  panel.d[v] = row_halves(rows, 0) * all(0.125f);
+}
+
+static void fill_iq2_s(const std::byte* const* rows, std::size_t, std::size_t v, IntPanel& panel) {
+  static const LevelPlanes<1024> levels(q::iq2s_grid, iq2_level);
+  alignas(64) IntLanes stored[kLanes], tail[4];
+  column_dwords(rows, 2, stored);  // indices (8), signs (8)
+  column_heads(rows, 66, tail);    // ninth and tenth bits (2), scales (2)
+#pragma GCC unroll 8
+  for (std::size_t c = 0; c < 8; ++c) {
+    const Zmm index = (Zmm)stored[c], bits = (Zmm)tail[c / 4];
+    const int first = static_cast<int>(8 * (c % 4));
+    const __mmask64 high[2] = {byte_mask(bits, first, 2), byte_mask(bits, first + 1, 2)};
+    const Zmm plane[2] = {look_up_long<1024>(levels.plane[0], index, high),
+                          look_up_long<1024>(levels.plane[1], index, high)};
+    put_entries(plane, (Zmm)stored[8 + c], 8 * c, v, panel);
+  }
+  put_nibble_scales(tail + 2, v, panel);
+  panel.d[v] = row_halves(rows, 0) * all(0.125f);
+}
+
+// Four ternary entries a lane: low bytes of their indices, and a dword whose bits `first` and on
+// are three more for each, `step` apart. minus[e]: all bits where entry e has a negative delta.
+STRATA_INLINE void put_ternary(const IntLanes& low, const IntLanes& more, int first, int step,
+                               const IntLanes* minus, std::size_t at, std::size_t v,
+                               IntPanel& panel) {
+  alignas(64) static constexpr Permutation eights = [] {
+    Permutation table{};
+    for (std::size_t i = 0; i < 64; ++i)
+      table[i] = static_cast<std::uint8_t>(8 * static_cast<int>(i % 4) - 8);
+    return table;
+  }();
+  const LevelPlanes<2048>& levels = ternary_planes();
+  const Zmm bits = (Zmm)more, index = (Zmm)low;
+  const __mmask64 high[3] = {byte_mask(bits, first, step), byte_mask(bits, first + 1, step),
+                             byte_mask(bits, first + 2, step)};
+  const Zmm plane[2] = {look_up_long<2048>(levels.plane[0], index, high),
+                        look_up_long<2048>(levels.plane[1], index, high)};
+#pragma GCC unroll 4
+  for (int e = 0; e < 4; ++e) {
+    const Zmm delta = (Zmm)(minus[e] | all_int(0x01010101));  // a byte of 1 or -1
+    for (int half = 0; half < 2; ++half) {
+      const std::int64_t place = shift_bytes([&](int j) { return 8 * e + 2 * j; });
+      const Zmm codes =
+          _mm512_permutexvar_epi8(fields(place, plane[half]), load_zmm(eights.data()));
+      panel.codes[at + static_cast<std::size_t>(2 * e + half)][v] =
+          (IntLanes)_mm512_add_epi8(codes, delta);
+    }
+  }
+}
+
+static void fill_iq1_s(const std::byte* const* rows, std::size_t, std::size_t v, IntPanel& panel) {
+  IntLanes indices[8], words[4];
+  column_heads(rows, 2, indices);
+  column_heads(rows, 18, indices + 4);
+  column_heads(rows, 34, words);  // two to a dword: three bits of each of four indices, the scale
+#pragma GCC unroll 8
+  for (std::size_t g = 0; g < 8; ++g) {
+    const int first = static_cast<int>(16 * (g % 2));
+    const IntLanes& pair = words[g / 2];
+    const IntLanes sign = (pair << (16 - first)) >> 31, minus[4] = {sign, sign, sign, sign};
+    put_ternary(indices[g], pair, first, 3, minus, 8 * g, v, panel);
+    const IntLanes scale = (pair >> (first + 12)) & 7;
+    panel.float_scales[g][v] = to_float(scale + scale + 1);
   }
   panel.d[v] = row_halves(rows, 0) * all(0.125f);
+}
+
+static void fill_iq1_m(const std::byte* const* rows, std::size_t, std::size_t v, IntPanel& panel) {
+  IntLanes indices[8], nibbles[4], tail[4];
+  column_heads(rows, 0, indices);
+  column_heads(rows, 16, indices + 4);
+  column_heads(rows, 32, nibbles);  // for each entry three bits of its index and the sign of delta
+  column_heads(rows, 40, tail);     // ends with the four words of scales
+#pragma GCC unroll 8
+  for (std::size_t c = 0; c < 8; ++c) {
+    const int first = static_cast<int>(16 * (c % 2));
+    IntLanes minus[4];
+    for (int e = 0; e < 4; ++e) minus[e] = (nibbles[c / 2] << (28 - first - 4 * e)) >> 31;
+    put_ternary(indices[c], nibbles[c / 2], first, 4, minus, 8 * c, v, panel);
+  }
+  for (std::size_t g = 0; g < 16; ++g) {
+    const IntLanes scale =
+        (tail[2 + g / 8] >> static_cast<int>(16 * (g / 4 % 2) + 3 * (g % 4))) & 7;
+    panel.float_scales[g][v] = to_float(scale + scale + 1);
+  }
+  // d lies in the top four bits of the words.
+  const IntLanes d = ((tail[2] >> 12) & 15) | ((tail[2] >> 24) & 0xf0) | ((tail[3] >> 4) & 0xf00) |
+                     ((tail[3] >> 16) & 0xf000);
+  panel.d[v] = half_lanes(d) * all(0.125f);
 }
 
 static void fill_iq3_s(const std::byte* const* rows, std::size_t, std::size_t v, IntPanel& panel) {
@@ -562,26 +663,32 @@ static Fill fill_of(const IntFormat& format) {
       return fill_unpacked<Q2_K>;
     case Q3_K:
       return fill_unpacked<Q3_K>;
-    case IQ1_S:
-      return fill_unpacked<IQ1_S>;
-    case IQ1_M:
-      return fill_unpacked<IQ1_M>;
     case IQ2_XXS:
       return fill_unpacked<IQ2_XXS>;
-    case IQ2_S:
-      return fill_unpacked<IQ2_S>;
     case IQ3_XXS:
       return fill_unpacked<IQ3_XXS>;
 #if defined(STRATA_VBMI)
+    case IQ1_S:
+      return fill_iq1_s;
+    case IQ1_M:
+      return fill_iq1_m;
     case IQ2_XS:
       return fill_iq2_xs;
+    case IQ2_S:
+      return fill_iq2_s;
     case IQ3_S:
       return fill_iq3_s;
     case Q2_0:
       return fill_q2_0;
 #else
+    case IQ1_S:
+      return fill_unpacked<IQ1_S>;
+    case IQ1_M:
+      return fill_unpacked<IQ1_M>;
     case IQ2_XS:
       return fill_unpacked<IQ2_XS>;
+    case IQ2_S:
+      return fill_unpacked<IQ2_S>;
     case IQ3_S:
       return fill_unpacked<IQ3_S>;
     case Q2_0:

@@ -311,6 +311,19 @@ STRATA_INLINE __m512i look_up(const std::uint8_t* table, __m512i index, std::uin
   return low;
 }
 
+// The same in longer tables; bit 8 + b of index i is bit i of high[b].
+template <std::size_t Entries>
+STRATA_INLINE __m512i look_up_long(const std::uint8_t* table, __m512i index,
+                                   const __mmask64* high) {
+  if constexpr (Entries <= 512) {
+    return look_up<Entries>(table, index, high[0]);
+  } else {
+    const __m512i lower = look_up_long<Entries / 2>(table, index, high);
+    const __m512i upper = look_up_long<Entries / 2>(table + Entries / 2, index, high);
+    return _mm512_mask_blend_epi8(high[Entries == 1024 ? 1 : 2], lower, upper);
+  }
+}
+
 // Four planes of 64 entries become 64 dwords in order (256 bytes).
 STRATA_INLINE void interleave4(const __m512i* plane, __m512i* out) {
   const __m512i a0 = _mm512_unpacklo_epi8(plane[0], plane[1]);
