@@ -69,7 +69,10 @@ class TimedBackend final : public Backend {
   }
   void experts(const ExpertsWeights& weights) override;
   void write() override;
-  void pick(std::span<const std::uint32_t> rows) override { inner_->pick(rows); }
+  void pick(std::span<const std::uint32_t> rows) override {
+    inner_->pick(rows);
+    rows_ = rows.size();
+  }
   void head(const ResidualWeights& mixer, const Matrix& head, std::span<const std::uint32_t> rows,
             std::span<float> out) override;
   Status failure(std::uint32_t part) const override { return inner_->failure(part); }

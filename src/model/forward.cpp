@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <new>
 #include <numeric>
 
@@ -179,9 +180,13 @@ Status Forward::read(std::span<const Rows> window, std::span<const std::uint32_t
     }
     STRATA_TRY(request_ngrams(window));
     STRATA_TRY(backend_.begin({tokens_, parts_}));
-    layers(window);
+    const bool picked = wants_less(logit_rows);
+    layers(window, picked ? &logit_rows : nullptr);
     if (drafts_) keep_residuals(window);
-    backend_.head(network_.mixer, network_.head, logit_rows, logits);
+    std::vector<std::uint32_t> places(picked ? logit_rows.size() : 0);
+    std::iota(places.begin(), places.end(), 0u);
+    backend_.head(network_.mixer, network_.head,
+                  picked ? std::span<const std::uint32_t>(places) : logit_rows, logits);
     for (const Rows& rows : window) {
       std::vector<std::int32_t>& history = rows.sequence->history_;
       history.insert(history.end(), rows.tokens.begin(), rows.tokens.end());
@@ -206,8 +211,17 @@ void Forward::take_back(Sequence& sequence, std::uint32_t rows) {
                                std::size_t{rows} * network_.residual.wide());
 }
 
-// The network, top to bottom.
-void Forward::layers(std::span<const Rows> window) {
+// Whether the last layer's experts need not see all rows: nobody reads what they make of those
+// without logits. (The draft block does, of every position.)
+bool Forward::wants_less(std::span<const std::uint32_t> logit_rows) const {
+  return !drafts_ && !observer_ && logit_rows.size() < tokens_.size() &&
+         std::adjacent_find(logit_rows.begin(), logit_rows.end(), std::greater_equal<>()) ==
+             logit_rows.end();
+}
+
+// The network, top to bottom. With `wanted`, only these rows leave the last attention or delta net:
+// they are the window's rows then.
+void Forward::layers(std::span<const Rows> window, const std::span<const std::uint32_t>* wanted) {
   std::vector<float> wide(observer_ ? tokens_.size() * network_.residual.wide() : 0);
   const auto observed = [&](std::uint32_t layer) {
     if (!observer_) return;
@@ -227,6 +241,10 @@ void Forward::layers(std::span<const Rows> window) {
       backend_.delta_net(block.delta_net, l);
     } else {
       backend_.attention(block.attention, l);
+    }
+    if (wanted && l + 1 == network_.blocks.size()) {
+      if (wanted->empty()) return;
+      backend_.pick(*wanted);
     }
     backend_.write();
     feed_forward(block);

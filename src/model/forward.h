@@ -130,7 +130,8 @@ class Forward {
   Status check(std::span<const std::int32_t> tokens) const;
   Status request_ngrams(std::span<const Rows> window);
   void collect_ngrams(std::span<const Rows> window, std::uint32_t layer);
-  void layers(std::span<const Rows> window);
+  bool wants_less(std::span<const std::uint32_t> logit_rows) const;
+  void layers(std::span<const Rows> window, const std::span<const std::uint32_t>* wanted);
   void feed_forward(const Block& block);
   void keep_residuals(std::span<const Rows> window);
   Status draft_window(std::span<const WindowPart> parts, std::span<const float> wide,

@@ -88,6 +88,27 @@ TEST_P(SameBits, WhateverTheWindowThreadsAndInstructions) {
   }
 }
 
+// Rows whose logits nobody wants go no further than the last layer's state.
+TEST_P(SameBits, WhicheverLogitsAreWanted) {
+  const auto rows = static_cast<std::uint32_t>(std::min<std::size_t>(ids_.size() - 1, 70));
+  for (const std::vector<std::uint32_t>& wanted : std::vector<std::vector<std::uint32_t>>{
+           {}, {rows - 1}, {0}, {0, 3, rows - 1}, {rows - 1, 2}}) {
+    auto backend = make_cpu_backend(shape(), 2);
+    ASSERT_TRUE(backend);
+    Forward forward(converted_->network, **backend);
+    auto sequence = forward.new_sequence();
+    std::vector<float> logits(wanted.size() * vocabulary()), next;
+    const Forward::Rows window{&*sequence, std::span(ids_).first(rows)};
+    ASSERT_TRUE(forward.read({&window, 1}, wanted, logits));
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      EXPECT_TRUE(equal(std::span(logits).subspan(i * vocabulary(), vocabulary()),
+                        std::span(expected_).subspan(wanted[i] * vocabulary(), vocabulary())))
+          << "row " << wanted[i] << " of " << wanted.size();
+    append(forward, *sequence, rows, ids_.size() - rows, next);
+    EXPECT_TRUE(equal(next, std::span(expected_).subspan(rows * vocabulary())));
+  }
+}
+
 TEST_P(SameBits, SavedAndRestoredAtEveryPosition) {
   auto backend = make_cpu_backend(shape(), 2);
   ASSERT_TRUE(backend);

@@ -346,8 +346,9 @@ void CpuBackend::attend(const AttentionWeights& weights, std::uint32_t layer, co
   }
   for (std::size_t q = 0; q < queries; ++q) kernels_.softmax(scratch.places[q], counts[q / heads]);
 
-  // Values, some cells at a time for all rows: what they share stays in the cache.
-  for (std::size_t i = 0; i < block.rows; ++i) {
+  // Values, some cells at a time for all rows: what they share stays in the cache. Rows that see
+  // everything need the first ones of the last such row.
+  for (std::size_t i = sharing > 0 ? sharing - 1 : 0; i < block.rows; ++i) {
     const auto& selected = selected_[block.row + i];
     scratch.cells[i].resize(counts[i]);
     for (std::size_t c = 0; c < counts[i]; ++c)
@@ -360,8 +361,9 @@ void CpuBackend::attend(const AttentionWeights& weights, std::uint32_t layer, co
       const std::size_t count = std::min(some, counts[i] - c);
       for (std::size_t h = 0; h < heads; ++h)
         scratch.weights[h] = scratch.places[i * heads + h] + c;
-      kernels_.weigh_cells(value_format(shape_.kv_type), scratch.cells[i].data() + c, count,
-                           counts[i] - c - count, s.head_dim, scratch.weights.data(), heads,
+      const std::byte* const* cells = scratch.cells[std::max(i + 1, sharing) - 1].data() + c;
+      kernels_.weigh_cells(value_format(shape_.kv_type), cells, count, counts[i] - c - count,
+                           s.head_dim, scratch.weights.data(), heads,
                            scratch.out.data() + i * heads, c == 0);
     }
   }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "compute/cpu/math.h"
 #include "quant/quant.h"
@@ -134,7 +135,6 @@ void CpuBackend::allocate(std::size_t rows) {
     if (&buffer != &draft_inputs_ || draft_) buffer.resize(count, width);
   });
   std::fill_n(zeros_.row(0), zeros_.width, 0.0f);
-  slot_counts_.resize(rows);
   selected_.resize(std::max(selected_.size(), rows));
   std::size_t cells = 0, blocks = 0;
   for (const Part& part : parts_) cells = std::max(cells, part.position + part.rows);
@@ -145,6 +145,7 @@ void CpuBackend::allocate(std::size_t rows) {
   }
   if (blocks > 0) index_scores_.resize(score_batch() * kAttentionRows, padded(blocks));
   const std::size_t slots = rows * shape_.experts_used;
+  chosen_.reserve(slots);
   routed_.reserve(slots);
   row_slots_.resize(slots);
 }
@@ -217,12 +218,15 @@ void CpuBackend::point(Pointers& pointers, Rows& rows, std::size_t count) {
 
 CpuBackend::Cut CpuBackend::cut_of(const Product& p, std::size_t first, std::size_t total) const {
   Cut cut{first, kPanelRows, 0, 1};
+  const std::size_t threads = pool_.threads();
   if (p.tokens > 0 && p.tokens <= kernels_.few_tokens) {
-    cut.height = sweep_height(p.matrix.row_bytes, part_bytes(total, p.tokens, pool_.threads()));
+    cut.height = sweep_height(p.matrix.row_bytes, part_bytes(total, p.tokens, threads));
+  } else if (p.matrix.rows < 4 * threads * kPanelRows) {
+    cut.height = kPanelRows / 2;  // cheaper than more turns, each of which unpacks the panel
   }
   cut.panels = p.tokens == 0 ? 0 : (p.matrix.rows + cut.height - 1) / cut.height;
-  const std::size_t turn = cut.panels < 8 * pool_.threads() ? kTurnTokens : 4 * kTurnTokens;
-  if (cut.panels > 0 && cut.panels < 32 * pool_.threads())
+  const std::size_t turn = cut.panels < 4 * threads ? kTurnTokens : 4 * kTurnTokens;
+  if (cut.panels > 0 && cut.panels < 32 * threads)
     cut.turns = std::max<std::size_t>(1, p.tokens / turn);
   return cut;
 }
@@ -243,11 +247,16 @@ void CpuBackend::multiply(std::span<const Product> products) {
     cuts_.push_back(cut);
   }
   const std::size_t total = part_cuts_.size();
+  // Parts of many tokens take long, and so does waiting for the last one: threads take them in
+  // turn. Others are read from memory, where each thread has a run of it.
+  const bool many = std::any_of(products.begin(), products.end(),
+                                [](const Product& p) { return p.tokens >= kManyRows; });
+  const std::size_t step = many ? pool_.threads() : 1;
   const auto row_of = [&](std::size_t part, const Cut& cut) {
     return (part - cut.first) % cut.panels * cut.height;
   };
-  pool_.run_near(total, [&](std::size_t part) {
-    const std::size_t next = std::min(part + 1, total - 1);
+  const auto run = [&](std::size_t part) {
+    const std::size_t next = std::min(part + step, total - 1);
     const Cut &cut = cuts_[part_cuts_[part]], &then = cuts_[part_cuts_[next]];
     const std::byte* after = products[part_cuts_[next]].matrix.row(row_of(next, then));
     const Product& whole = products[part_cuts_[part]];
@@ -261,7 +270,12 @@ void CpuBackend::multiply(std::span<const Product> products) {
     some.streamed = whole.tokens * whole.matrix.rows * sizeof(float) >= kStreamedBytes;
     some.tokens = whole.tokens * (turn + 1) / cut.turns - t;
     panel(some, row_of(part, cut), cut.height, after);
-  });
+  };
+  if (many) {
+    pool_.run(total, run);
+  } else {
+    pool_.run_near(total, run);
+  }
 }
 
 Inputs CpuBackend::inputs_of(const Product& product) {
@@ -457,8 +471,15 @@ void CpuBackend::embed_draft(const DraftWeights& weights, const Matrix& embeddin
 }
 
 void CpuBackend::read(const ResidualWeights& weights) {
-  for (std::size_t r = 0; r < rows_; r += kReadRows)
-    read_rows(weights, wide_, r, std::min(kReadRows, rows_ - r));
+  if (rows_ <= kReadRows) return read_rows(weights, wide_, 0, rows_);
+  // What waits for all rows is done for some at a time: the read finds them in a cache.
+  if (!steps_.empty() && steps_.front().count() != rows_) flush();
+  const std::vector<RowStep> waiting = std::exchange(steps_, {});
+  for (std::size_t r = 0; r < rows_; r += kReadRows) {
+    const std::size_t count = std::min(kReadRows, rows_ - r);
+    for (const RowStep& step : waiting) steps_.push_back(step.of(r, count));
+    read_rows(weights, wide_, r, count);
+  }
 }
 
 // Rows from `first` on; what lies between the steps has the same places for all of them.

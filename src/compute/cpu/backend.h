@@ -146,6 +146,13 @@ class CpuBackend final : public Backend {
       std::memcpy(body_, &body, sizeof body);
     }
     bool same_rows(const RowStep& o) const { return first_ == o.first_ && count_ == o.count_; }
+    // The same for some of its rows.
+    RowStep of(std::size_t first, std::size_t count) const {
+      RowStep some = *this;
+      some.first_ = first;
+      some.count_ = count;
+      return some;
+    }
     std::size_t first() const { return first_; }
     std::size_t count() const { return count_; }
     std::size_t grain() const { return grain_; }
@@ -218,6 +225,8 @@ class CpuBackend final : public Backend {
   void convolve_part(const Part& part, RowRing& history, const Rows& input, const Vector& taps,
                      std::size_t kernel, std::size_t dilation, std::size_t row, float* out) const;
   static void remember(const Part& part, RowRing& history, const Rows& input);
+  void add_ngrams(const NgramWeights& weights, std::uint32_t layer, std::size_t first,
+                  std::size_t count);
   void delta_inputs(const DeltaNetWeights& weights, std::uint32_t layer, std::size_t row);
   void delta_head(const DeltaNetWeights& weights, const Part& part, std::uint32_t layer,
                   std::size_t head);
@@ -295,12 +304,11 @@ class CpuBackend final : public Backend {
     std::uint32_t row = 0, expert = 0;
     float weight = 0;
   };
-  std::vector<Routed> routed_;            // by expert, then by row
+  std::vector<Routed> chosen_, routed_;   // by row, then by expert; by expert, then by row
   std::vector<std::uint32_t> row_slots_;  // [rows x used]: places in routed_, ascending expert
-  std::vector<std::uint32_t> slot_counts_;
   Rows expert_hidden_, expert_up_, expert_out_, ahead_;
   std::vector<ExpertUse> expert_uses_;      // of the pass
-  std::vector<std::uint32_t> first_slots_;  // by expert: place in routed_
+  std::vector<std::uint32_t> first_slots_;  // by expert: place in routed_; and behind all
   std::vector<std::uint32_t> group_;        // slots whose weights are there
   std::vector<ExpertPiece> pieces_;
   std::vector<Status> failures_;  // by part of the window

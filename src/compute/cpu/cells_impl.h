@@ -127,25 +127,33 @@ STRATA_INLINE void prefetch_step(const std::byte* cell, std::size_t d) {
   if constexpr (Format == CellFormat::f32) __builtin_prefetch(cell + cell_offset<Format>(d) + 64);
 }
 
-// Lane i of the result is sum_lanes(v[i]).
-STRATA_INLINE Lanes sum_sixteen(const Lanes* v) {
 #if defined(STRATA_AVX512)
+// Lane i of the result is v[i] put together by both(), in the order of sum_lanes().
+template <class Both>
+STRATA_INLINE Lanes across_sixteen(const Lanes* v, const Both& both) {
   __m512 t[8], u[4];
   for (int i = 0; i < 8; ++i) {  // [cell 2 i: 8 sums, cell 2 i + 1: 8 sums]
     const auto a = (__m512)v[2 * i], b = (__m512)v[2 * i + 1];
-    t[i] = _mm512_shuffle_f32x4(a, b, 0x44) + _mm512_shuffle_f32x4(a, b, 0xee);
+    t[i] = both(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
   }
   for (int i = 0; i < 4; ++i)  // four sums of each of four cells
-    u[i] = _mm512_shuffle_f32x4(t[2 * i], t[2 * i + 1], 0x88) +
-           _mm512_shuffle_f32x4(t[2 * i], t[2 * i + 1], 0xdd);
-  const auto two = [](const __m512& a, const __m512& b) {
+    u[i] = both(_mm512_shuffle_f32x4(t[2 * i], t[2 * i + 1], 0x88),
+                _mm512_shuffle_f32x4(t[2 * i], t[2 * i + 1], 0xdd));
+  const auto two = [&](const __m512& a, const __m512& b) {
     const auto x = (__m512d)a, y = (__m512d)b;
-    return (__m512)_mm512_unpacklo_pd(x, y) + (__m512)_mm512_unpackhi_pd(x, y);
+    return both((__m512)_mm512_unpacklo_pd(x, y), (__m512)_mm512_unpackhi_pd(x, y));
   };
   const __m512 a = two(u[0], u[1]), b = two(u[2], u[3]);
-  const __m512 sums = _mm512_shuffle_ps(a, b, 0x88) + _mm512_shuffle_ps(a, b, 0xdd);
+  const __m512 all = both(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xdd));
   const __m512i places = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-  return (Lanes)_mm512_permutexvar_ps(places, sums);
+  return (Lanes)_mm512_permutexvar_ps(places, all);
+}
+#endif
+
+// Lane i of the result is sum_lanes(v[i]).
+STRATA_INLINE Lanes sum_sixteen(const Lanes* v) {
+#if defined(STRATA_AVX512)
+  return across_sixteen(v, [](const __m512& a, const __m512& b) { return a + b; });
 #elif defined(STRATA_AVX2)
   union {
     Lanes whole;

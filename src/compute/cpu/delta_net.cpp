@@ -56,11 +56,9 @@ void CpuBackend::delta_inputs(const DeltaNetWeights& weights, std::uint32_t laye
     kernels_.l2_norm(q, s.key_dim, scale, q);
     kernels_.l2_norm(q + queries, s.key_dim, 1.0f, q + queries);
   }
-  for (std::size_t h = 0; h < s.value_heads; ++h) {
-    float &decay = d_.row(row)[h], &open = d_.row(row)[s.value_heads + h];
-    decay = exp(weights.a[h] * softplus(decay + weights.dt_bias[h]));
-    open = sigmoid(open);
-  }
+  float* decay = d_.row(row);
+  kernels_.delta_gates(weights.a.data(), weights.dt_bias.data(), s.value_heads, decay,
+                       decay + s.value_heads);
 }
 
 void CpuBackend::delta_net(const DeltaNetWeights& weights, std::uint32_t layer) {
@@ -274,15 +272,26 @@ void CpuBackend::inject_ngram(const NgramWeights& weights, std::uint32_t layer,
       quantize(std::array{weights.key, weights.value}, embedded.data(), rows_, bytes_mixed_);
   multiply(std::vector<Product>{{weights.key, embedded.data(), keys.data(), rows_, bytes},
                                 {weights.value, embedded.data(), value.data(), rows_, bytes}});
-  for_rows(rows_, [&](std::size_t r) {
+  // Some rows at a time: the second step finds what the first one made in a cache.
+  for (std::size_t first = 0; first < rows_; first += kPieceRows)
+    add_ngrams(weights, layer, first, std::min(kPieceRows, rows_ - first));
+  for (const Part& part : parts_) remember(part, part.state->layer(layer).ngram, e_);
+}
+
+// Rows first to first + count, from the products of their keys and values in a_ and c_.
+void CpuBackend::add_ngrams(const NgramWeights& weights, std::uint32_t layer, std::size_t first,
+                            std::size_t count) {
+  const ResidualShape& s = shape_.residual;
+  for_rows(count, [&](std::size_t i) {
+    const std::size_t r = first + i;
     kernels_.rms_norms(a_.row(r), weights.norm_key.data(), s.streams, s.hidden, s.epsilon,
                        a_.row(r));
     kernels_.rms_norms(wide_.row(r), weights.norm_query.data(), s.streams, s.hidden, s.epsilon,
-                       normed_.row(r));
+                       normed_.row(i));
     for (std::size_t stream = 0; stream < s.streams; ++stream) {
       const std::size_t at = stream * s.hidden;
-      const float *key = a_.row(r) + at, *query = normed_.row(r) + at;
-      float* gated = up_.row(r) + at;
+      const float *key = a_.row(r) + at, *query = normed_.row(i) + at;
+      float* gated = up_.row(i) + at;
       const float z = kernels_.dot(key, query, s.hidden) / std::sqrt(static_cast<float>(s.hidden));
       const float root = std::sqrt(std::max(std::fabs(z), 1e-6f));
       const float open = sigmoid(z > 0 ? root : z < 0 ? -root : 0.0f);
@@ -291,14 +300,14 @@ void CpuBackend::inject_ngram(const NgramWeights& weights, std::uint32_t layer,
       kernels_.rms_norm(gated, weights.norm_conv.data() + at, s.hidden, s.epsilon, e_.row(r) + at);
     }
   });
-  for_rows(rows_, [&](std::size_t r) {
+  for_rows(count, [&](std::size_t i) {
+    const std::size_t r = first + i;
     const Part& part = part_of(r);
     convolve_part(part, part.state->layer(layer).ngram, e_, weights.conv, weights.shape.conv_kernel,
-                  weights.shape.dilation, r, a_.row(r));
-    kernels_.add_scaled(wide_.row(r), up_.row(r), 1.0f, s.wide());
-    kernels_.add_scaled(wide_.row(r), a_.row(r), 1.0f, s.wide());
+                  weights.shape.dilation, r, normed_.row(i));
+    kernels_.add_scaled(wide_.row(r), up_.row(i), 1.0f, s.wide());
+    kernels_.add_scaled(wide_.row(r), normed_.row(i), 1.0f, s.wide());
   });
-  for (const Part& part : parts_) remember(part, part.state->layer(layer).ngram, e_);
 }
 
 }  // namespace strata::cpu

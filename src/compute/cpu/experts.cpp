@@ -11,10 +11,10 @@
 
 namespace strata::cpu {
 
-// Fills routed_ (by expert, then row) and row_slots_ from the router's logits in d_.
+// Fills routed_ (by expert, then row), first_slots_ and row_slots_ from the router's logits in d_.
 void CpuBackend::route(const ExpertsWeights& weights) {
   const std::size_t used = weights.shape.used, experts = weights.router.rows;
-  routed_.resize(rows_ * used);
+  chosen_.resize(rows_ * used);
   for_rows(rows_, [&](std::size_t r) {
     thread_local std::vector<std::uint32_t> order;
     order.resize(experts);
@@ -32,17 +32,23 @@ void CpuBackend::route(const ExpertsWeights& weights) {
       for (std::size_t e = 0; e < experts; ++e) total += exp(logits[e] - top);
     for (std::size_t i = 0; i < used; ++i) {
       const float weight = exp(logits[order[i]] - top) / (weights.shape.normalize ? chosen : total);
-      routed_[r * used + i] = {static_cast<std::uint32_t>(r), order[i], weight};
+      chosen_[r * used + i] = {static_cast<std::uint32_t>(r), order[i], weight};
     }
   });
-  std::stable_sort(routed_.begin(), routed_.end(),
-                   [](const Routed& a, const Routed& b) { return a.expert < b.expert; });
-  row_slots_.resize(rows_ * used);
-  slot_counts_.assign(rows_, 0);
-  for (std::uint32_t slot = 0; slot < routed_.size(); ++slot) {
-    const std::uint32_t row = routed_[slot].row;
-    row_slots_[row * used + slot_counts_[row]++] = slot;
+  // Places by counting: behind those of an expert come those of the next one.
+  routed_.resize(chosen_.size());
+  row_slots_.resize(chosen_.size());
+  first_slots_.assign(experts + 1, 0);
+  for (const Routed& slot : chosen_) ++first_slots_[slot.expert + 1];
+  std::partial_sum(first_slots_.begin(), first_slots_.end(), first_slots_.begin());
+  for (std::size_t i = 0; i < chosen_.size(); ++i) {
+    std::uint32_t& place = first_slots_[chosen_[i].expert];
+    routed_[place] = chosen_[i];
+    row_slots_[i] = place++;
   }
+  // Each is now where the next one begins.
+  std::copy_backward(first_slots_.begin(), first_slots_.end() - 1, first_slots_.end());
+  first_slots_.front() = 0;
 }
 
 void CpuBackend::experts(const ExpertsWeights& weights) {
@@ -91,14 +97,9 @@ void CpuBackend::sum_experts(const ExpertsWeights& weights, std::size_t row) {
 // Asks for the weights of all experts that have rows.
 void CpuBackend::begin_experts(const ExpertsWeights& weights) {
   expert_uses_.clear();
-  first_slots_.resize(weights.router.rows);
-  for (std::size_t i = 0; i < routed_.size();) {
-    const std::uint32_t expert = routed_[i].expert;
-    first_slots_[expert] = static_cast<std::uint32_t>(i);
-    const std::size_t first = i;
-    while (i < routed_.size() && routed_[i].expert == expert) ++i;
-    expert_uses_.push_back({expert, static_cast<std::uint32_t>(i - first)});
-  }
+  for (std::uint32_t expert = 0; expert < weights.router.rows; ++expert)
+    if (const std::uint32_t uses = first_slots_[expert + 1] - first_slots_[expert]; uses > 0)
+      expert_uses_.push_back({expert, uses});
   weights.source->begin(weights.layer, expert_uses_, decode_);
 }
 
@@ -147,10 +148,9 @@ void CpuBackend::run_experts(const ExpertsWeights& weights, const ByteInputs& by
 void CpuBackend::group_slots(const ExpertsWeights& weights, std::span<const ExpertBlob> blobs) {
   group_.clear();
   for (const ExpertBlob& blob : blobs) {
-    for (std::size_t i = first_slots_[blob.expert];
-         i < routed_.size() && routed_[i].expert == blob.expert; ++i) {
+    for (std::uint32_t i = first_slots_[blob.expert]; i < first_slots_[blob.expert + 1]; ++i) {
       if (blob.gate) {
-        group_.push_back(static_cast<std::uint32_t>(i));
+        group_.push_back(i);
         continue;
       }
       std::fill_n(expert_out_.row(i), expert_out_.width, 0.0f);

@@ -83,6 +83,9 @@ struct Kernels {
   // out[c] = silu(sum over k of taps[c * kernel + k] * rows[k][c]), oldest row first
   void (*convolve)(const float* taps, std::size_t kernel, const float* const* rows,
                    std::size_t channels, float* out);
+  // decay = exp(a * softplus(decay + bias)), open = sigmoid(open), of each head.
+  void (*delta_gates)(const float* a, const float* bias, std::size_t heads, float* decay,
+                      float* open);
   // Steps of the delta rule, one after the other, on state [key_dim][stride], stride a multiple of
   // kLanes.
   void (*delta_steps)(float* state, std::size_t key_dim, std::size_t stride, const DeltaStep* steps,

@@ -102,11 +102,31 @@ STRATA_INLINE void store_some(float* p, const Lanes& v, std::size_t n) {
 }
 
 STRATA_INLINE float sum_lanes(const Lanes& v) {
+#if defined(STRATA_AVX512)
+  const auto x = (__m512)v;
+  const __m256 eight = _mm512_castps512_ps256(x) + _mm512_extractf32x8_ps(x, 1);
+  const __m128 four = _mm256_castps256_ps128(eight) + _mm256_extractf128_ps(eight, 1);
+  const __m128 two = four + _mm_movehl_ps(four, four);
+  return two[0] + two[1];
+#else
   float s[kLanes];
   store(s, v);
   for (std::size_t step = kLanes / 2; step > 0; step /= 2)
     for (std::size_t i = 0; i < step; ++i) s[i] += s[i + step];
   return s[0];
+#endif
+}
+
+// a where it is larger, else b: b too where one of them is no number.
+STRATA_INLINE Lanes larger(const Lanes& a, const Lanes& b) {
+#if defined(STRATA_AVX512)
+  return (Lanes)_mm512_max_ps((__m512)a, (__m512)b);
+#else
+  return select(a > b, a, b);
+#endif
+}
+STRATA_INLINE Lanes magnitude(const Lanes& v) {
+  return (Lanes)((IntLanes)v & 0x7fffffff);
 }
 
 STRATA_INLINE Lanes exp_lanes(const Lanes& x) {
@@ -131,6 +151,33 @@ STRATA_INLINE Lanes exp_lanes(const Lanes& x) {
 }
 STRATA_INLINE Lanes sigmoid_lanes(const Lanes& x) {
   return all(1.0f) / (all(1.0f) + exp_lanes(-x));
+}
+
+// softplus() of math.h, in its steps.
+STRATA_INLINE Lanes softplus_lanes(const Lanes& x) {
+#if defined(STRATA_AVX512)
+  const auto y = (__m512)exp_lanes(-magnitude(x)), wide = (__m512)x;
+  const auto half = [](const __m256& small, const __m256& value) {
+    const __m512d e = _mm512_cvtps_pd(small), v = _mm512_cvtps_pd(value);
+    const __m512d s = _mm512_div_pd(e, _mm512_add_pd(_mm512_set1_pd(2.0), e));
+    const __m512d square = _mm512_mul_pd(s, s);
+    __m512d sum = _mm512_setzero_pd();
+#pragma GCC unroll 14
+    for (int k = 27; k >= 1; k -= 2) sum = _mm512_fmadd_pd(sum, square, _mm512_set1_pd(1.0 / k));
+    const __m512d above =
+        _mm512_maskz_mov_pd(_mm512_cmp_pd_mask(v, _mm512_setzero_pd(), _CMP_GT_OQ), v);
+    const __m512d logarithm = _mm512_mul_pd(_mm512_mul_pd(_mm512_set1_pd(2.0), s), sum);
+    return _mm512_cvtpd_ps(_mm512_add_pd(above, logarithm));
+  };
+  const __m256 low = half(_mm512_castps512_ps256(y), _mm512_castps512_ps256(wide));
+  const __m256 high = half(_mm512_extractf32x8_ps(y, 1), _mm512_extractf32x8_ps(wide, 1));
+  return (Lanes)_mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
+#else
+  float lanes[kLanes];
+  store(lanes, x);
+  for (float& v : lanes) v = softplus(v);
+  return load(lanes);
+#endif
 }
 
 // Calls body(offset, count) for runs of at most 16 values.
@@ -538,68 +585,118 @@ static void convolve(const float* taps, std::size_t kernel, const float* const* 
       Lanes turned[4], sum = all(0.0f);
       turn_taps(taps + 4 * c, turned);
       for (std::size_t k = 0; k < 4; ++k) sum = fma_lanes(turned[k], load(rows[k] + c), sum);
-      store(out + c, sum);
+      store(out + c, sum * sigmoid_lanes(sum));
     }
   }
 #endif
+  const std::size_t rest = c;
   for (; c < channels; ++c) {
     float sum = 0.0f;
     for (std::size_t k = 0; k < kernel; ++k) sum = fma_one(taps[c * kernel + k], rows[k][c], sum);
     out[c] = sum;
   }
-  silu_divided(out, channels, 1.0f);
+  silu_divided(out + rest, channels - rest, 1.0f);
 }
 
-// One step on `Vectors` vectors of columns.
+static void delta_gates(const float* a, const float* bias, std::size_t heads, float* decay,
+                        float* open) {
+  for_runs(heads, [&](std::size_t i, std::size_t count) {
+    const Lanes x = load_run(decay + i, count) + load_run(bias + i, count);
+    store_run(decay + i, exp_lanes(load_run(a + i, count) * softplus_lanes(x)), count);
+    store_run(open + i, sigmoid_lanes(load_run(open + i, count)), count);
+  });
+}
+
+// What the first step's key says of `Vectors` vectors of columns.
 template <std::size_t Vectors>
-STRATA_INLINE void delta_columns(float* state, std::size_t key_dim, std::size_t stride,
-                                 const DeltaStep step, std::size_t column) {
-  Lanes predicted[Vectors], delta[Vectors], sum[Vectors];
-  for (std::size_t v = 0; v < Vectors; ++v) predicted[v] = sum[v] = all(0.0f);
-  float* const columns = state + column;
+STRATA_INLINE void delta_predict(const float* columns, std::size_t key_dim, std::size_t stride,
+                                 const DeltaStep& step, Lanes* predicted) {
   const Lanes decay = all(step.decay);
+  for (std::size_t v = 0; v < Vectors; ++v) predicted[v] = all(0.0f);
   for (std::size_t i = 0; i < key_dim; ++i) {
     const Lanes k = all(step.k[i]);
     for (std::size_t v = 0; v < Vectors; ++v)
       predicted[v] = fma_lanes(load(columns + i * stride + v * kLanes) * decay, k, predicted[v]);
   }
-  for (std::size_t v = 0; v < Vectors; ++v)
+}
+
+// A step on those columns. One pass makes this step and the next one's prediction: the state lies
+// decayed for the step that comes, so the `First` one has to decay it and the `Last` one leaves it.
+template <std::size_t Vectors, bool First, bool Last>
+STRATA_INLINE void delta_columns(float* columns, std::size_t key_dim, std::size_t stride,
+                                 const DeltaStep step, const DeltaStep next, std::size_t column,
+                                 Lanes* predicted) {
+  Lanes delta[Vectors], sum[Vectors], coming[Vectors];
+  for (std::size_t v = 0; v < Vectors; ++v) {
     delta[v] = (load(step.v + column + v * kLanes) - predicted[v]) * all(step.beta);
+    sum[v] = coming[v] = all(0.0f);
+  }
+  const Lanes decay = all(First ? step.decay : 1.0f), later = all(next.decay);
   for (std::size_t i = 0; i < key_dim; ++i) {
     // Read before the state is written: the compiler cannot know that they do not overlap.
-    const Lanes k = all(step.k[i]), q = all(step.q[i]);
+    const Lanes k = all(step.k[i]), q = all(step.q[i]), following = all(next.k[i]);
     Lanes s[Vectors];
-    for (std::size_t v = 0; v < Vectors; ++v)
-      s[v] = fma_lanes(k, delta[v], load(columns + i * stride + v * kLanes) * decay);
     for (std::size_t v = 0; v < Vectors; ++v) {
-      store(columns + i * stride + v * kLanes, s[v]);
+      s[v] = load(columns + i * stride + v * kLanes);
+      if constexpr (First) s[v] = s[v] * decay;
+      s[v] = fma_lanes(k, delta[v], s[v]);
+    }
+    for (std::size_t v = 0; v < Vectors; ++v) {
       sum[v] = fma_lanes(s[v], q, sum[v]);
+      if constexpr (!Last) {
+        s[v] = s[v] * later;
+        coming[v] = fma_lanes(s[v], following, coming[v]);
+      }
+      store(columns + i * stride + v * kLanes, s[v]);
     }
   }
-  for (std::size_t v = 0; v < Vectors; ++v) store(step.out + column + v * kLanes, sum[v]);
+  for (std::size_t v = 0; v < Vectors; ++v) {
+    store(step.out + column + v * kLanes, sum[v]);
+    predicted[v] = coming[v];
+  }
+}
+
+// All steps on some columns.
+template <std::size_t Vectors>
+static void delta_run(float* state, std::size_t key_dim, std::size_t stride, const DeltaStep* steps,
+                      std::size_t count, std::size_t column) {
+  float* const columns = state + column;
+  const DeltaStep &first = steps[0], &last = steps[count - 1];
+  Lanes predicted[Vectors];
+  delta_predict<Vectors>(columns, key_dim, stride, first, predicted);
+  if (count == 1)
+    return delta_columns<Vectors, true, true>(columns, key_dim, stride, first, first, column,
+                                              predicted);
+  delta_columns<Vectors, true, false>(columns, key_dim, stride, first, steps[1], column, predicted);
+  for (std::size_t i = 1; i + 1 < count; ++i)
+    delta_columns<Vectors, false, false>(columns, key_dim, stride, steps[i], steps[i + 1], column,
+                                         predicted);
+  delta_columns<Vectors, false, true>(columns, key_dim, stride, last, last, column, predicted);
 }
 
 // Columns do not know of each other: a slice of them takes all steps while it is in the first
 // cache.
 static void delta_steps(float* state, std::size_t key_dim, std::size_t stride,
                         const DeltaStep* steps, std::size_t count) {
+  if (count == 0) return;
   std::size_t column = 0;
   for (; column + kDeltaVectors * kLanes <= stride; column += kDeltaVectors * kLanes)
-    for (std::size_t i = 0; i < count; ++i)
-      delta_columns<kDeltaVectors>(state, key_dim, stride, steps[i], column);
-  if constexpr (kDeltaVectors > 2) {
+    delta_run<kDeltaVectors>(state, key_dim, stride, steps, count, column);
+  if constexpr (kDeltaVectors > 2)
     for (; column + 2 * kLanes <= stride; column += 2 * kLanes)
-      for (std::size_t i = 0; i < count; ++i)
-        delta_columns<2>(state, key_dim, stride, steps[i], column);
-  }
+      delta_run<2>(state, key_dim, stride, steps, count, column);
   for (; column < stride; column += kLanes)
-    for (std::size_t i = 0; i < count; ++i)
-      delta_columns<1>(state, key_dim, stride, steps[i], column);
+    delta_run<1>(state, key_dim, stride, steps, count, column);
 }
 
 static void softmax(float* scores, std::size_t n) {
-  float top = scores[0];
-  for (std::size_t i = 1; i < n; ++i) top = scores[i] > top ? scores[i] : top;
+  Lanes most = all(scores[0]);  // if that is no number, nothing is larger
+  const std::size_t whole = n / kLanes * kLanes;
+  for (std::size_t i = 0; i < whole; i += kLanes) most = larger(load(scores + i), most);
+  float lanes[kLanes], top = scores[0];
+  store(lanes, most);
+  for (const float lane : lanes) top = lane > top ? lane : top;
+  for (std::size_t i = whole; i < n; ++i) top = scores[i] > top ? scores[i] : top;
   Lanes sum = all(0.0f);
   for_runs(n, [&](std::size_t i, std::size_t count) {
     const Lanes e = exp_lanes(load_run(scores + i, count) - all(top));
@@ -672,6 +769,7 @@ static constexpr Kernels make_table(std::string_view isa) {
   table.add_scaled = add_scaled;
   table.mix_streams = mix_streams;
   table.convolve = convolve;
+  table.delta_gates = delta_gates;
   table.delta_steps = delta_steps;
   table.softmax = softmax;
   table.score_cells = score_cells;

@@ -481,10 +481,66 @@ STRATA_INLINE IntLanes with_fifth(const IntLanes& codes, const IntLanes& bits, i
 #endif
 }
 
+#if defined(STRATA_VBMI)
+// Q5_0 and Q5_1, whose fields are turned as they lie, two of 16 bits a dword: of the first four
+// groups field f of groups 2 k and 2 k + 1 at 2 f + k, of the others at 8 + 2 f + k.
+template <std::size_t Stride, bool Minima, std::int32_t Zero, std::size_t Groups>
+STRATA_INLINE void fill_fifths(const std::byte* const* rows, std::size_t v, IntPanel& panel) {
+  using Fields = NibbleGroups<Stride, Stride - 16>;
+  const auto load = [&](std::size_t r, Zmm* codes, Zmm* fields) {
+    Fields::template load<Groups>(reinterpret_cast<const q::Byte*>(rows[r]), codes, fields);
+  };
+  Zmm heads[kLanes], codes[2], fields[2];
+  for (std::size_t r = 0; r < kLanes; ++r) {
+    load(r, codes, fields);
+    heads[r] = _mm512_inserti64x4(fields[0], _mm512_castsi512_si256(fields[1]), 1);
+  }
+  turn_dwords(heads);
+#pragma GCC unroll 2
+  for (std::size_t half = 0; half < Groups / 4; ++half) {
+    Zmm nibbles[kLanes];
+    for (std::size_t r = 0; r < kLanes; ++r) {
+      load(r, codes, fields);
+      nibbles[r] = codes[half];
+    }
+    turn_dwords(nibbles);
+#pragma GCC unroll 4
+    for (std::size_t four = 0; four < 4; ++four) {
+      const std::size_t g = 4 * half + four, second = four % 2;
+      const auto field = [&](std::size_t f) { return heads[8 * half + 2 * f + four / 2]; };
+      const auto floats = [&](std::size_t f) {
+        const IntLanes pair = (IntLanes)field(f);
+        return half_lanes(second == 1 ? pair >> 16 : pair);
+      };
+      panel.group_d[g][v] = floats(0);
+      if constexpr (Minima) panel.group_m[g][v] = floats(1);
+#pragma GCC unroll 4
+      for (std::size_t i = 0; i < 4; ++i) {
+        const Zmm packed = nibbles[4 * four + i];
+        const Zmm code[2] = {low_nibbles(packed), high_nibbles(packed)};
+#pragma GCC unroll 2
+        for (std::size_t n = 0; n < 2; ++n) {
+          const Zmm bits = _mm512_multishift_epi64_epi8(load_zmm(kFifthBits.of[second][i].data()),
+                                                        field((Minima ? 2 : 1) + n));
+          const auto whole = (IntLanes)masked_or(bits, every_byte(16), code[n]);
+          panel.codes[8 * g + 4 * n + i][v] = Zero == 0 ? whole : bytes_minus(whole, Zero);
+        }
+      }
+    }
+  }
+}
+#endif
+
 // Q4_0, Q4_1, Q5_0, Q5_1, and IQ4_NL with its table.
 template <std::size_t Stride, bool Minima, bool Fifth, std::int32_t Zero, bool Table = false>
 static void fill_nibbles(const std::byte* const* rows, std::size_t groups, std::size_t v,
                          IntPanel& panel) {
+#if defined(STRATA_VBMI)
+  if constexpr (Fifth) {
+    if (groups == 8) return fill_fifths<Stride, Minima, Zero, 8>(rows, v, panel);
+    return fill_fifths<Stride, Minima, Zero, 4>(rows, v, panel);
+  }
+#endif
   using Heads = GroupHeads<Stride>;
   Heads heads;
   Heads::load(rows, groups, heads);
@@ -518,8 +574,45 @@ static void fill_nibbles(const std::byte* const* rows, std::size_t groups, std::
     }
 }
 
+#if defined(STRATA_VBMI)
+// A whole block of Q8_0: its scales, and put(i, dwords) for each column of codes.
+template <class Put>
+STRATA_INLINE void whole_q8_0(const std::byte* const* rows, std::size_t v, IntPanel& panel,
+                              const Put& put) {
+  alignas(64) static constexpr std::array<std::uint16_t, 32> fourths = [] {
+    std::array<std::uint16_t, 32> index{};  // words 0, 17, 34 and 51: of the scales
+    for (std::size_t i = 0; i < 4; ++i) index[i] = static_cast<std::uint16_t>(17 * i);
+    return index;
+  }();
+  __m128i halves[kLanes];
+  for (std::size_t r = 0; r < kLanes; ++r) {
+    const auto four = [&](std::size_t from) {
+      return _mm512_castsi512_si128(_mm512_permutex2var_epi16(
+          load_zmm(rows[r] + from), load_zmm(fourths.data()), load_zmm(rows[r] + from + 64)));
+    };
+    halves[r] = _mm_unpacklo_epi64(four(0), four(4 * sizeof(q::BlockQ8_0)));
+  }
+  Lanes scales[8];
+  turn_halves(halves, scales);
+  for (std::size_t g = 0; g < 8; ++g) panel.group_d[g][v] = scales[g];
+  for (std::size_t j = 0; j < 4; ++j) {
+    Zmm codes[kLanes];
+    for (std::size_t r = 0; r < kLanes; ++r)
+      codes[r] = q8_0_codes(reinterpret_cast<const q::Byte*>(rows[r]), j);
+    turn_dwords(codes);
+    for (std::size_t i = 0; i < kLanes; ++i) put(kLanes * j + i, codes[i]);
+  }
+}
+#endif
+
 static void fill_q8_0(const std::byte* const* rows, std::size_t groups, std::size_t v,
                       IntPanel& panel) {
+#if defined(STRATA_VBMI)
+  if (groups == 8)
+    return whole_q8_0(rows, v, panel, [&](std::size_t i, const Zmm& codes) {
+      panel.codes[i][v] = (IntLanes)codes;
+    });
+#endif
   for (std::size_t g = 0; g < groups; g += 2) {
     alignas(64) IntLanes columns[kLanes];
     Lanes scales[2];
@@ -604,6 +697,19 @@ static void fill_unpacked(const std::byte* const* rows, std::size_t, std::size_t
 // Q8_0 for inputs of 16 bits.
 static void fill_words(const std::byte* const* rows, std::size_t groups, std::size_t v,
                        IntPanel& panel) {
+#if defined(STRATA_VBMI)
+  if (groups == 8)
+    return whole_q8_0(rows, v, panel, [&](std::size_t i, const Zmm& codes) {
+      // Bytes 0 and 1, 2 and 3 to the upper halves of two words.
+      const auto pair = [&](int first) {
+        const Zmm index = _mm512_add_epi8(_mm512_set1_epi32((first << 8) | ((first + 1) << 24)),
+                                          _mm512_set4_epi32(0x0c000c00, 0x08000800, 0x04000400, 0));
+        return (IntLanes)_mm512_srai_epi16(_mm512_shuffle_epi8(codes, index), 8);
+      };
+      panel.codes[2 * i][v] = pair(0);
+      panel.codes[2 * i + 1][v] = pair(2);
+    });
+#endif
   for (std::size_t g = 0; g < groups; g += 2) {
     alignas(64) IntLanes columns[kLanes];
     Lanes scales[2];

@@ -13,6 +13,78 @@ STRATA_INLINE float largest_of(const Lanes& v) {
 #endif
 }
 
+// Lane i of the result is largest_of(v[i]).
+STRATA_INLINE Lanes largest_of_sixteen(const Lanes* v) {
+#if defined(STRATA_AVX512)
+  return across_sixteen(v, [](const __m512& a, const __m512& b) { return _mm512_max_ps(a, b); });
+#else
+  float lanes[kLanes];
+  for (std::size_t i = 0; i < kLanes; ++i) lanes[i] = largest_of(v[i]);
+  return load(lanes);
+#endif
+}
+
+// Sixteen units of 32 values side by side: a chain of divisions and sums across lanes for each one
+// would take longer than all the rest.
+constexpr std::size_t kUnit = 32, kUnits = kLanes, kUnitValues = kUnits * kUnit;
+
+// Values i to i + 15 of n, zeros behind them.
+template <bool Whole>
+STRATA_INLINE Lanes values_at(const float* x, std::size_t n, std::size_t i) {
+  if (Whole || i + kLanes <= n) return load(x + i);
+  return i < n ? load_some(x + i, n - i) : all(0.0f);
+}
+
+// Of up to sixteen units: scales, the largest magnitude / `most`, and what values are multiplied
+// by. A value that is no number makes its unit's scale NaN.
+template <bool Whole>
+STRATA_INLINE void scale_units(const float* x, std::size_t n, std::size_t units, float most,
+                               float* scales, float* inverses) {
+  Lanes largest[kUnits], poison[2] = {all(0.0f), all(0.0f)};
+#pragma GCC unroll 16
+  for (std::size_t u = 0; u < kUnits; ++u) {
+    const Lanes a = values_at<Whole>(x, n, kUnit * u);
+    const Lanes b = values_at<Whole>(x, n, kUnit * u + kLanes);
+    largest[u] = larger(magnitude(b), larger(magnitude(a), all(0.0f)));
+    poison[0] = fma_lanes(a, all(0.0f), poison[0]);
+    poison[1] = fma_lanes(b, all(0.0f), poison[1]);
+  }
+  const Lanes top = largest_of_sixteen(largest);
+  store_run(scales, top / all(most), units);
+  store(inverses, select(top > all(0.0f), all(most) / top, all(0.0f)));
+  if (sum_lanes(poison[0] + poison[1]) == 0.0f) return;
+  for (std::size_t u = 0; u < units; ++u)
+    scales[u] += sum_lanes(fma_lanes(values_at<Whole>(x, n, kUnit * u + kLanes), all(0.0f),
+                                     values_at<Whole>(x, n, kUnit * u) * all(0.0f)));
+}
+
+// Calls put(offset, whole numbers of sixteen values) for all values of n, padded to whole blocks.
+template <class Put>
+STRATA_INLINE void round_units(const float* x, std::size_t n, float most, float* scales,
+                               const Put& put) {
+  const std::size_t padded = (n + kBlock - 1) / kBlock * kBlock;
+  const Lanes magic = all(ExpConstants::magic);  // rounds to nearest even
+  for (std::size_t at = 0; at < padded; at += kUnitValues) {
+    const std::size_t units = std::min(kUnits, (padded - at) / kUnit);
+    const float* from = x + std::min(at, n);
+    const std::size_t count = n - std::min(at, n);
+    float inverses[kUnits];
+    const auto round = [&](auto whole) {
+      scale_units<whole.value>(from, count, units, most, scales + at / kUnit, inverses);
+      for (std::size_t u = 0; u < units; ++u)
+        for (std::size_t i = kUnit * u; i < kUnit * (u + 1); i += kLanes) {
+          const Lanes v = values_at<whole.value>(from, count, i) * all(inverses[u]) + magic;
+          put(at + i, (IntLanes)v - (IntLanes)magic);
+        }
+    };
+    if (count >= kUnitValues) {
+      round(std::true_type());
+    } else {
+      round(std::false_type());
+    }
+  }
+}
+
 // The sum of each 16 of n bytes, n a multiple of 64.
 STRATA_INLINE void sums_of_sixteen(const std::int8_t* values, std::size_t n, std::int16_t* sums) {
 #if defined(STRATA_AVX512)
@@ -34,24 +106,21 @@ STRATA_INLINE void sums_of_sixteen(const std::int8_t* values, std::size_t n, std
 #endif
 }
 
-// Bytes, a scale for each `unit` values (largest magnitude / 127; 32 or 256) and the sums of
-// each 16. A value that is no number makes its unit's scale NaN.
-static void quantize_row(const float* x, std::size_t n, std::size_t unit,
-                         const QuantizedRow& into) {
-  const std::size_t padded = (n + kBlock - 1) / kBlock * kBlock;
-  for (std::size_t at = 0; at < padded; at += unit) {
-    const std::size_t count = at < n ? std::min(unit, n - at) : 0;
+// Bytes, a scale for each 256 values (largest magnitude / 127). A value that is no number makes its
+// block's scale NaN.
+static void quantize_blocks(const float* x, std::size_t n, const QuantizedRow& into) {
+  for (std::size_t at = 0; at < n; at += kBlock) {
+    const std::size_t count = std::min(kBlock, n - at);
     Lanes largest = all(0.0f), poison = all(0.0f);
     for_runs(count, [&](std::size_t i, std::size_t run) {
       const Lanes v = load_run(x + at + i, run);
-      const Lanes magnitude = select(v < all(0.0f), -v, v);
-      largest = select(magnitude > largest, magnitude, largest);
+      largest = larger(magnitude(v), largest);
       poison = fma_lanes(v, all(0.0f), poison);
     });
     const float top = largest_of(largest);
-    into.scales[at / unit] = top / 127.0f + sum_lanes(poison);
+    into.scales[at / kBlock] = top / 127.0f + sum_lanes(poison);
     const float inverse = top > 0.0f ? 127.0f / top : 0.0f;
-    for (std::size_t i = 0; i < unit; i += kLanes) {
+    for (std::size_t i = 0; i < kBlock; i += kLanes) {
       const std::size_t run = i < count ? std::min(kLanes, count - i) : 0;
       const Lanes magic = all(ExpConstants::magic);  // rounds to nearest even
       const Lanes rounded = load_run(x + at + i, run) * all(inverse) + magic;
@@ -59,6 +128,20 @@ static void quantize_row(const float* x, std::size_t n, std::size_t unit,
       store_bytes(into.values + at + i, whole);
       store_bytes(into.biased + at + i, whole + all_int(128));
     }
+  }
+}
+
+// Bytes, a scale for each `unit` values, 32 or 256, and the sums of each 16.
+static void quantize_row(const float* x, std::size_t n, std::size_t unit,
+                         const QuantizedRow& into) {
+  const std::size_t padded = (n + kBlock - 1) / kBlock * kBlock;
+  if (unit == kUnit) {
+    round_units(x, n, 127.0f, into.scales, [&](std::size_t at, const IntLanes& whole) {
+      store_bytes(into.values + at, whole);
+      store_bytes(into.biased + at, whole + all_int(128));
+    });
+  } else {
+    quantize_blocks(x, n, into);
   }
   sums_of_sixteen(into.values, padded, into.sums16);
   for (std::size_t g = 0; g < padded / 32; ++g) {
@@ -68,30 +151,8 @@ static void quantize_row(const float* x, std::size_t n, std::size_t unit,
 }
 
 static void quantize_words(const float* x, std::size_t n, const QuantizedRow& into) {
-  const std::size_t padded = (n + kBlock - 1) / kBlock * kBlock;
-  for (std::size_t at = 0; at < padded; at += 32) {
-    Lanes v[2];
-    for (std::size_t i = 0; i < 2; ++i) {
-      const std::size_t from = at + i * kLanes;
-      v[i] = load_run(x + from, from < n ? std::min(kLanes, n - from) : 0);
-    }
-    const auto magnitude = [](const Lanes& lanes) {
-      return select(lanes < all(0.0f), -lanes, lanes);
-    };
-    const Lanes a = magnitude(v[0]), b = magnitude(v[1]);
-    Lanes largest = all(0.0f);  // never a value that is no number
-    largest = select(a > largest, a, largest);
-    largest = select(b > largest, b, largest);
-    const float top = largest_of(largest);
-    const Lanes poison = fma_lanes(v[1], all(0.0f), v[0] * all(0.0f));
-    into.scales[at / 32] = top / 32767.0f + sum_lanes(poison);
-    const float inverse = top > 0.0f ? 32767.0f / top : 0.0f;
-    for (std::size_t i = 0; i < 2; ++i) {
-      const Lanes magic = all(ExpConstants::magic);
-      const IntLanes whole = (IntLanes)(v[i] * all(inverse) + magic) - (IntLanes)magic;
-      store_words(into.words + at + i * kLanes, whole);
-    }
-  }
+  round_units(x, n, 32767.0f, into.scales,
+              [&](std::size_t at, const IntLanes& whole) { store_words(into.words + at, whole); });
 }
 
 // --- probes -------------------------------------------------------------------------------------
