@@ -52,6 +52,27 @@ std::vector<float> by_panels(const Kernels& kernels, TensorType type,
   return y;
 }
 
+// The same for a few rows, four runs at a time.
+std::vector<float> by_narrow_panels(const Kernels& kernels, const std::vector<float>& values,
+                                    std::size_t rows, std::size_t depth,
+                                    const std::vector<float>& x, std::size_t tokens) {
+  std::vector<float> y(tokens * rows, NAN), panel(kRun * kLanes, 0.0f);
+  for (std::size_t k = 0; k < depth; k += kNarrowRuns * kRun) {
+    for (std::size_t i = 0; i < kRun; ++i)
+      for (std::size_t run = 0; run < kNarrowRuns; ++run)
+        for (std::size_t r = 0; r < rows; ++r)
+          panel[i * kLanes + run * kNarrowRows + r] = values[r * depth + k + run * kRun + i];
+    std::vector<const float*> in(tokens);
+    std::vector<float*> out(tokens);
+    for (std::size_t t = 0; t < tokens; ++t) {
+      in[t] = x.data() + t * depth + k;
+      out[t] = y.data() + t * rows;
+    }
+    kernels.gemm_narrow(panel.data(), in.data(), out.data(), tokens, rows, k == 0);
+  }
+  return y;
+}
+
 TEST_P(FloatProducts, HaveTheSameBitsWithAndWithoutPanelsOnEveryInstructionSet) {
   const TensorType type = GetParam();
   std::mt19937 random(3);
@@ -68,6 +89,12 @@ TEST_P(FloatProducts, HaveTheSameBitsWithAndWithoutPanelsOnEveryInstructionSet) 
       for (float& v : x) v = normal(random);
       std::vector<float> first;
       for (const Kernels* kernels : supported_kernels()) {
+        if (!first.empty() && kernels->gemm_narrow && rows <= kNarrowRows &&
+            depth % (kNarrowRuns * kRun) == 0) {
+          const auto y = by_narrow_panels(*kernels, values, rows, depth, x, tokens);
+          ASSERT_EQ(std::memcmp(first.data(), y.data(), y.size() * sizeof(float)), 0)
+              << to_string(type) << " " << kernels->isa << ", narrow, " << rows << " x " << depth;
+        }
         const auto y = by_panels(*kernels, type, weights, rows, depth, x, tokens);
         if (first.empty()) first = y;
         ASSERT_EQ(std::memcmp(first.data(), y.data(), y.size() * sizeof(float)), 0)

@@ -14,7 +14,9 @@ namespace {
 
 constexpr std::size_t kPanelDepth = 256;  // inputs of one panel: whole 256-blocks
 
-constexpr std::size_t kTurnTokens = 128;       // of a product that is cut by tokens
+// Tokens whose inputs and sums stay in a second cache while they meet all panels of a product; of
+// one with fewer panels than there are threads.
+constexpr std::size_t kCachedTokens = 384, kTurnTokens = 128;
 constexpr std::size_t kReadRows = kPieceRows;  // of a gated read
 
 // Bytes of a part of a sweep over memory: some tens of kilobytes, enough to hand out, not so much
@@ -217,17 +219,22 @@ void CpuBackend::point(Pointers& pointers, Rows& rows, std::size_t count) {
 }
 
 CpuBackend::Cut CpuBackend::cut_of(const Product& p, std::size_t first, std::size_t total) const {
-  Cut cut{first, kPanelRows, 0, 1};
-  const std::size_t threads = pool_.threads();
-  if (p.tokens > 0 && p.tokens <= kernels_.few_tokens) {
+  Cut cut{.first = first, .turns = 1};
+  if (p.tokens == 0) return cut;
+  const std::size_t threads = pool_.threads(), rows = p.matrix.rows;
+  if (p.tokens <= kernels_.few_tokens) {
     cut.height = sweep_height(p.matrix.row_bytes, part_bytes(total, p.tokens, threads));
-  } else if (p.matrix.rows < 4 * threads * kPanelRows) {
-    cut.height = kPanelRows / 2;  // cheaper than more turns, each of which unpacks the panel
+    cut.panels = cut.tall = (rows + cut.height - 1) / cut.height;
+    return cut;
   }
-  cut.panels = p.tokens == 0 ? 0 : (p.matrix.rows + cut.height - 1) / cut.height;
-  const std::size_t turn = cut.panels < 4 * threads ? kTurnTokens : 4 * kTurnTokens;
-  if (cut.panels > 0 && cut.panels < 32 * threads)
-    cut.turns = std::max<std::size_t>(1, p.tokens / turn);
+  constexpr std::size_t step = kPanelRows / 2;  // lower ones cost too much
+  cut.height = kPanelRows;
+  cut.tall = rows / (threads * kPanelRows) * threads;
+  const std::size_t rest = rows - cut.tall * kPanelRows;
+  cut.low = std::max(step, (rest + threads * step - 1) / (threads * step) * step);
+  cut.panels = cut.tall + (rest + cut.low - 1) / cut.low;
+  const std::size_t turn = cut.panels < threads ? kTurnTokens : kCachedTokens;
+  cut.turns = (p.tokens + turn - 1) / turn;
   return cut;
 }
 
@@ -252,15 +259,12 @@ void CpuBackend::multiply(std::span<const Product> products) {
   const bool many = std::any_of(products.begin(), products.end(),
                                 [](const Product& p) { return p.tokens >= kManyRows; });
   const std::size_t step = many ? pool_.threads() : 1;
-  const auto row_of = [&](std::size_t part, const Cut& cut) {
-    return (part - cut.first) % cut.panels * cut.height;
-  };
   const auto run = [&](std::size_t part) {
     const std::size_t next = std::min(part + step, total - 1);
     const Cut &cut = cuts_[part_cuts_[part]], &then = cuts_[part_cuts_[next]];
-    const std::byte* after = products[part_cuts_[next]].matrix.row(row_of(next, then));
+    const std::byte* after = products[part_cuts_[next]].matrix.row(then.row(next));
     const Product& whole = products[part_cuts_[part]];
-    if (cut.turns == 1) return panel(whole, row_of(part, cut), cut.height, after);
+    if (cut.turns == 1) return panel(whole, cut.row(part), cut.rows(part), after);
     const std::size_t turn = (part - cut.first) / cut.panels;
     const std::size_t t = whole.tokens * turn / cut.turns;
     Product some = whole;
@@ -269,7 +273,7 @@ void CpuBackend::multiply(std::span<const Product> products) {
     some.bytes = whole.bytes.from(t);
     some.streamed = whole.tokens * whole.matrix.rows * sizeof(float) >= kStreamedBytes;
     some.tokens = whole.tokens * (turn + 1) / cut.turns - t;
-    panel(some, row_of(part, cut), cut.height, after);
+    panel(some, cut.row(part), cut.rows(part), after);
   };
   if (many) {
     pool_.run(total, run);
@@ -375,8 +379,8 @@ void CpuBackend::int_panel(const Product& product, const IntFormat& format, std:
 void CpuBackend::float_panel(const Product& product, std::size_t first_row, std::size_t rows,
                              const std::byte* after) {
   struct Scratch {
-    alignas(64) float decoded[kLanes * kPanelDepth];
     alignas(64) float panel[kPanelDepth * kPanelRows];
+    alignas(64) float narrow[kRun * kLanes];
     std::vector<const float*> x;
     std::vector<float*> y;
   };
@@ -397,36 +401,59 @@ void CpuBackend::float_panel(const Product& product, std::size_t first_row, std:
   }
   // A run: such a panel stays in the first cache. Formats of 256 need more.
   const std::size_t step = type.block_values > kRun ? kPanelDepth : kRun;
-  for (std::size_t k = 0; k < m.cols; k += step) {
-    const std::size_t depth = std::min(step, m.cols - k);
-    const std::size_t offset = k / type.block_values * type.block_bytes;
-    const std::size_t bytes = depth / type.block_values * type.block_bytes;
-    for (std::size_t group = 0; group < rows; group += kLanes) {
-      const std::byte* stored[kLanes];
-      const std::size_t last = std::min(kLanes, rows - group) - 1;
-      for (std::size_t i = 0; i < kLanes; ++i) {
-        const std::size_t row = first_row + group + std::min(i, last);
-        stored[i] = m.row(row) + offset;
-        // What this row needs next, or the same row of the next panel.
-        const std::byte* next = k + depth < m.cols
-                                    ? stored[i] + bytes
-                                    : m.row(std::min<std::size_t>(row + kPanelRows, m.rows - 1));
-        for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(next + line);
-      }
-      float* into = scratch.panel + group;
-      if (kernels_.pack(m.type, stored, depth, into)) continue;
-      const float* decoded[kLanes];
-      for (std::size_t i = 0; i < kLanes; ++i) {
-        float* row = scratch.decoded + i * kPanelDepth;
-        // The loader has checked type and sizes: this cannot fail.
-        (void)decode(m.type, {stored[i], bytes}, {row, depth});
-        decoded[i] = row;
-      }
-      kernels_.pack_floats(decoded, depth, into);
-    }
+  const auto inputs = [&](std::size_t k) {
     for (std::size_t t = 0; t < product.tokens; ++t) scratch.x[t] = product.x[t] + k;
-    kernels_.gemm(scratch.panel, depth, scratch.x.data(), scratch.y.data(), product.tokens, rows,
-                  k == 0);
+    return scratch.x.data();
+  };
+  std::size_t k = 0;
+  if (kernels_.gemm_narrow && rows <= kNarrowRows && step == kRun) {
+    for (; k + kNarrowRuns * kRun <= m.cols; k += kNarrowRuns * kRun) {
+      for (std::size_t run = 0; run < kNarrowRuns; ++run) {
+        pack_panel(m, first_row, rows, k + run * kRun, kRun, scratch.panel);
+        for (std::size_t i = 0; i < kRun; ++i)
+          std::copy_n(scratch.panel + i * kPanelRows, kNarrowRows,
+                      scratch.narrow + i * kLanes + run * kNarrowRows);
+      }
+      kernels_.gemm_narrow(scratch.narrow, inputs(k), scratch.y.data(), product.tokens, rows,
+                           k == 0);
+    }
+  }
+  for (; k < m.cols; k += step) {
+    const std::size_t depth = std::min(step, m.cols - k);
+    pack_panel(m, first_row, rows, k, depth, scratch.panel);
+    kernels_.gemm(scratch.panel, depth, inputs(k), scratch.y.data(), product.tokens, rows, k == 0);
+  }
+}
+
+// Inputs k to k + depth of some rows, as kernels_.gemm() takes them.
+void CpuBackend::pack_panel(const Matrix& m, std::size_t first_row, std::size_t rows, std::size_t k,
+                            std::size_t depth, float* panel) const {
+  thread_local std::vector<float> decoded(kLanes * kPanelDepth);
+  const TypeTraits& type = traits(m.type);
+  const std::size_t offset = k / type.block_values * type.block_bytes;
+  const std::size_t bytes = depth / type.block_values * type.block_bytes;
+  for (std::size_t group = 0; group < rows; group += kLanes) {
+    const std::byte* stored[kLanes];
+    const std::size_t last = std::min(kLanes, rows - group) - 1;
+    for (std::size_t i = 0; i < kLanes; ++i) {
+      const std::size_t row = first_row + group + std::min(i, last);
+      stored[i] = m.row(row) + offset;
+      // What this row needs next, or the same row of the next panel.
+      const std::byte* next = k + depth < m.cols
+                                  ? stored[i] + bytes
+                                  : m.row(std::min<std::size_t>(row + kPanelRows, m.rows - 1));
+      for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(next + line);
+    }
+    float* into = panel + group;
+    if (kernels_.pack(m.type, stored, depth, into)) continue;
+    const float* floats[kLanes];
+    for (std::size_t i = 0; i < kLanes; ++i) {
+      float* row = decoded.data() + i * kPanelDepth;
+      // The loader has checked type and sizes: this cannot fail.
+      (void)decode(m.type, {stored[i], bytes}, {row, depth});
+      floats[i] = row;
+    }
+    kernels_.pack_floats(floats, depth, into);
   }
 }
 

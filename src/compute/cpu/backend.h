@@ -175,7 +175,15 @@ class CpuBackend final : public Backend {
   struct Cut {
     std::size_t first = 0;   // number of the product's first part
     std::size_t height = 0;  // outputs of a part
+    // So many panels have this height; the others are low, so that all threads have one.
+    std::size_t tall = 0, low = 0;
     std::size_t panels = 0, turns = 0;
+    std::size_t panel(std::size_t part) const { return (part - first) % panels; }
+    std::size_t row(std::size_t part) const {
+      const std::size_t i = panel(part);
+      return i < tall ? i * height : tall * height + (i - tall) * low;
+    }
+    std::size_t rows(std::size_t part) const { return panel(part) < tall ? height : low; }
   };
   Cut cut_of(const Product& product, std::size_t first, std::size_t step_bytes) const;
   // At most `height` outputs from `first_row` on; `after` is what will be read next.
@@ -186,6 +194,8 @@ class CpuBackend final : public Backend {
   }
   void float_panel(const Product& product, std::size_t first_row, std::size_t rows,
                    const std::byte* after);
+  void pack_panel(const Matrix& m, std::size_t first_row, std::size_t rows, std::size_t k,
+                  std::size_t depth, float* panel) const;
   void int_panel(const Product& product, const IntFormat& format, std::size_t first_row,
                  std::size_t rows, const std::byte* after);
   // The inputs in bytes, for each kind that one of the matrices is of.

@@ -398,15 +398,6 @@ static void int_panel(const IntFormat& format, const std::byte* matrix, std::siz
       if (at + kBlock < width)
         for (std::size_t r = row_count * turn / turns; r < row_count * (turn + 1) / turns; ++r)
           prefetch_run(rows[r] + offset + bytes, bytes);
-      for (std::size_t ahead = t + count; ahead < std::min(tokens, t + 2 * count); ++ahead) {
-        const auto* inputs = format.kind == BlockKind::group_words
-                                 ? reinterpret_cast<const std::byte*>(x[ahead].words + at)
-                             : format.minima
-                                 ? reinterpret_cast<const std::byte*>(x[ahead].values + at)
-                                 : reinterpret_cast<const std::byte*>(x[ahead].biased + at);
-        prefetch_run(inputs, kBlock);
-        if (format.kind == BlockKind::group_words) prefetch_run(inputs + kBlock, kBlock);
-      }
       const bool last = at + kBlock >= width;
       const TileSums sums{scratch->sums.data() + t * kPanelRows, at == 0,
                           last && direct ? y + t : nullptr, streamed};
@@ -443,18 +434,12 @@ static void int_gemm(const IntFormat& format, const std::byte* matrix, std::size
 #endif
   thread_local std::vector<float*> out;
   out.resize(tokens);
-  // So many tokens that their inputs and sums stay in the second cache while they meet the panels.
-  constexpr std::size_t most = 384;
-  const std::size_t turns = (tokens + most - 1) / most;
   for (std::size_t row = 0; row < row_count; row += kPanelRows) {
     for (std::size_t t = 0; t < tokens; ++t) out[t] = y[t] + row;
     const std::byte* next =
         row + kPanelRows < row_count ? matrix + (row + kPanelRows) * row_bytes : after;
-    for (std::size_t turn = 0; turn < turns; ++turn) {
-      const std::size_t t = tokens * turn / turns, count = tokens * (turn + 1) / turns - t;
-      int_panel(format, matrix + row * row_bytes, row_bytes, std::min(kPanelRows, row_count - row),
-                width, x + t, out.data() + t, count, turn + 1 < turns ? nullptr : next, streamed);
-    }
+    int_panel(format, matrix + row * row_bytes, row_bytes, std::min(kPanelRows, row_count - row),
+              width, x, out.data(), tokens, next, streamed);
   }
 #if defined(STRATA_AVX512)
   if (streamed) _mm_sfence();

@@ -21,7 +21,8 @@ namespace strata::cpu {
 
 constexpr std::size_t kPanelRows = 64;  // outputs of one gemm panel
 constexpr std::size_t kLanes = 16;
-constexpr std::size_t kRun = 128;          // inputs of a run of float products
+constexpr std::size_t kRun = 128;  // inputs of a run of float products
+constexpr std::size_t kNarrowRows = 4, kNarrowRuns = kLanes / kNarrowRows;
 constexpr std::size_t kFewTokens = 4;      // as many do without panels where there is a way
 constexpr std::size_t kTurnedTokens = 16;  // as many do where rows are turned for them
 constexpr std::size_t kInt8LoopProducts = 16 * 64;  // of one iteration of int8_loop
@@ -51,6 +52,10 @@ struct Kernels {
   // panel is [depth][kPanelRows]; `first` is =.
   void (*gemm)(const float* panel, std::size_t depth, const float* const* x, float* const* y,
                std::size_t tokens, std::size_t rows, bool first);
+  // The same of up to kNarrowRows rows and kNarrowRuns runs of inputs, that is [kRun][run][row],
+  // which fill the lanes together. nullptr where that is no faster.
+  void (*gemm_narrow)(const float* panel, const float* const* x, float* const* y,
+                      std::size_t tokens, std::size_t rows, bool first);
   // panel[k][lane] = row[k] for 16 rows as stored. False for types without a short way, which are
   // decoded first and go through pack_floats.
   bool (*pack)(TensorType type, const std::byte* const* rows, std::size_t depth, float* panel);

@@ -247,6 +247,44 @@ static void gemm(const float* panel, std::size_t depth, const float* const* x, f
 }
 
 #if defined(STRATA_AVX512)
+// Several tokens at a time: each has one sum on its way.
+static void gemm_narrow(const float* panel, const float* const* x, float* const* y,
+                        std::size_t tokens, std::size_t rows, bool first) {
+  constexpr std::size_t together = 8;
+  for (std::size_t from = 0; from < tokens; from += together) {
+    const float* in[together];
+    for (std::size_t t = 0; t < together; ++t) in[t] = x[std::min(from + t, tokens - 1)];
+    Lanes sum[together];
+    for (Lanes& s : sum) s = all(0.0f);
+    for (std::size_t k = 0; k < kRun; k += 4) {
+      Lanes w[4];
+      for (std::size_t i = 0; i < 4; ++i) w[i] = load(panel + (k + i) * kLanes);
+#pragma GCC unroll 8
+      for (std::size_t t = 0; t < together; ++t) {
+        // Four inputs of each run, in its part of the lanes.
+        const auto four = [&](std::size_t run) { return _mm_loadu_ps(in[t] + run * kRun + k); };
+        __m512 v = _mm512_castps128_ps512(four(0));
+        v = _mm512_mask_broadcast_f32x4(v, 0x00f0, four(1));
+        v = _mm512_mask_broadcast_f32x4(v, 0x0f00, four(2));
+        v = _mm512_mask_broadcast_f32x4(v, 0xf000, four(3));
+        sum[t] = fma_lanes(w[0], (Lanes)_mm512_permute_ps(v, 0x00), sum[t]);
+        sum[t] = fma_lanes(w[1], (Lanes)_mm512_permute_ps(v, 0x55), sum[t]);
+        sum[t] = fma_lanes(w[2], (Lanes)_mm512_permute_ps(v, 0xaa), sum[t]);
+        sum[t] = fma_lanes(w[3], (Lanes)_mm512_permute_ps(v, 0xff), sum[t]);
+      }
+    }
+    for (std::size_t t = 0; t < std::min(together, tokens - from); ++t) {
+      float runs[kLanes];
+      store(runs, sum[t]);
+      for (std::size_t r = 0; r < rows; ++r) {
+        float& out = y[from + t][r];
+        out = first ? runs[r] : out + runs[r];
+        for (std::size_t run = 1; run < kNarrowRuns; ++run) out += runs[run * kNarrowRows + r];
+      }
+    }
+  }
+}
+
 // 16 rows of 16 dwords become 16 columns.
 STRATA_INLINE void turn_dwords(__m512i* r) {
   __m512i t[16];
@@ -756,6 +794,9 @@ static constexpr Kernels make_table(std::string_view isa) {
   table.few_tokens = kRowTokens;
   table.way = way;
   table.gemm = gemm;
+#if defined(STRATA_AVX512)
+  table.gemm_narrow = gemm_narrow;
+#endif
   table.pack = pack;
   table.float_gemv = float_gemv;
   table.pack_floats = pack_floats;

@@ -451,34 +451,17 @@ struct GroupHeads {
   }
   // Two fields as dwords, by group.
   STRATA_INLINE void dwords(const GroupHeads& heads, std::size_t field, IntLanes* out) {
-#if defined(STRATA_VBMI)
-    Zmm low[4], high[4];
-    turn_words(&heads.words[field][0][0], low);
-    turn_words(&heads.words[field + 1][0][0], high);
-    const auto group = [](const Zmm* words, std::size_t g) {
-      return _mm512_cvtepu16_epi32(g % 2 == 0 ? _mm512_castsi512_si256(words[g / 2])
-                                              : _mm512_extracti64x4_epi64(words[g / 2], 1));
-    };
-    for (std::size_t g = 0; g < 8; ++g)
-      out[g] = (IntLanes)_mm512_or_si512(group(low, g), _mm512_slli_epi32(group(high, g), 16));
-#else
     for (std::size_t g = 0; g < 8; ++g)
       for (std::size_t r = 0; r < kLanes; ++r)
         out[g][r] = static_cast<std::int32_t>(heads.words[field][r][g] |
                                               std::uint32_t{heads.words[field + 1][r][g]} << 16);
-#endif
   }
 };
 
 // Bits 4 n to 4 n + 3 of each dword as the fifth bits of four codes.
 STRATA_INLINE IntLanes with_fifth(const IntLanes& codes, const IntLanes& bits, int n) {
-#if defined(STRATA_VBMI)
-  const Zmm moved = fields(shift_bytes([&](int j) { return 4 * n + j - 4; }), (Zmm)bits);
-  return (IntLanes)masked_or(moved, every_byte(16), (Zmm)codes);
-#else
   const IntLanes four = (bits >> (4 * n)) & 15;
   return codes | (((four | (four << 7) | (four << 14) | (four << 21)) & 0x01010101) << 4);
-#endif
 }
 
 #if defined(STRATA_VBMI)
