@@ -1,10 +1,14 @@
 #include "base/json.h"
 
 #include <algorithm>
-#include <boost/json/parser.hpp>
+#include <boost/json/basic_parser_impl.hpp>
+#include <boost/json/value_stack.hpp>
 #include <cmath>
 #include <exception>
 #include <type_traits>
+
+#include "base/decimal.h"
+#include "base/json_number.h"
 
 namespace strata {
 namespace {
@@ -26,7 +30,7 @@ std::string_view kind_text(const json::value& value) {
     case json::kind::array:
       return "an array";
     case json::kind::object:
-      return "an object";
+      return is_number(value) ? "a number" : "an object";
   }
   return "unknown";
 }
@@ -45,12 +49,18 @@ const json::value* member(const json::object& object, std::string_view key) {
 
 constexpr double kTwoTo53 = 9007199254740992.0;  // doubles above are not exact integers
 
+std::optional<double> as_double(const json::value& value) {
+  if (const auto text = long_number(value)) return nearest_double(*text);
+  if (const auto* held = value.if_double()) return *held;
+  return std::nullopt;
+}
+
 std::optional<std::uint64_t> as_uint(const json::value& value) {
   if (const auto* u = value.if_uint64()) return *u;
   if (const auto* i = value.if_int64(); i != nullptr && *i >= 0) {
     return static_cast<std::uint64_t>(*i);
   }
-  if (const auto* d = value.if_double(); d != nullptr && *d >= 0 && *d <= kTwoTo53) {
+  if (const auto d = as_double(value); d && *d >= 0 && *d <= kTwoTo53) {
     if (std::trunc(*d) == *d) return static_cast<std::uint64_t>(*d);
   }
   return std::nullopt;
@@ -58,14 +68,14 @@ std::optional<std::uint64_t> as_uint(const json::value& value) {
 
 std::optional<std::int64_t> as_integer(const json::value& value) {
   if (const auto* i = value.if_int64()) return *i;
-  if (const auto* d = value.if_double(); d != nullptr && std::fabs(*d) <= kTwoTo53) {
+  if (const auto d = as_double(value); d && std::fabs(*d) <= kTwoTo53) {
     if (std::trunc(*d) == *d) return static_cast<std::int64_t>(*d);
   }
   return std::nullopt;
 }
 
 std::optional<double> as_number(const json::value& value) {
-  if (const auto* d = value.if_double()) {
+  if (const auto d = as_double(value)) {
     return std::isfinite(*d) ? std::optional<double>(*d) : std::nullopt;
   }
   if (const auto* i = value.if_int64()) return static_cast<double>(*i);
@@ -81,7 +91,7 @@ Result<std::optional<T>> find_as(const json::object& object, std::string_view ke
   if (value == nullptr) return std::optional<T>();
   std::optional<T> held = convert(*value);
   if (!held) {
-    if (value->is_number() && std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
+    if (is_number(*value) && std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
       return fail(source.code, "{}: '{}' is out of range; {} is needed", source.name, key, wanted);
     }
     return wrong(*value, key, wanted, source);
@@ -99,26 +109,79 @@ tl::unexpected<Error> syntax_failure(std::string_view text, std::size_t at,
               message, at, lines + 1, at - line_start + 1);
 }
 
-}  // namespace
+// What boost::json::parser does with what it reads, but for numbers, of which this sees the text.
+class Values {
+ public:
+  static constexpr std::size_t max_object_size = json::object::max_size();
+  static constexpr std::size_t max_array_size = json::array::max_size();
+  static constexpr std::size_t max_key_size = json::string::max_size();
+  static constexpr std::size_t max_string_size = json::string::max_size();
 
-Result<json::value> parse_json(std::string_view text, JsonSource source, std::size_t depth) {
+  explicit Values(bool exact) : exact_(exact) { stack_.reset(); }
+  json::value release() { return stack_.release(); }
+
+  using Code = json::error_code;
+  using Text = json::string_view;
+  bool on_document_begin(Code&) { return true; }
+  bool on_document_end(Code&) { return true; }
+  bool on_object_begin(Code&) { return true; }
+  bool on_object_end(std::size_t members, Code&) { return stack_.push_object(members), true; }
+  bool on_array_begin(Code&) { return true; }
+  bool on_array_end(std::size_t items, Code&) { return stack_.push_array(items), true; }
+  bool on_key_part(Text text, std::size_t, Code&) { return stack_.push_chars(text), true; }
+  bool on_key(Text text, std::size_t, Code&) { return stack_.push_key(text), true; }
+  bool on_string_part(Text text, std::size_t, Code&) { return stack_.push_chars(text), true; }
+  bool on_string(Text text, std::size_t, Code&) { return stack_.push_string(text), true; }
+  bool on_number_part(Text, Code&) { return true; }  // of text that comes in parts
+  bool on_int64(std::int64_t number, Text, Code&) { return stack_.push_int64(number), true; }
+  bool on_uint64(std::uint64_t number, Text, Code&) { return stack_.push_uint64(number), true; }
+  bool on_double(double rounded, Text text, Code&) {
+    if (!exact_) return stack_.push_double(rounded), true;
+    const json::value value = number_value(text);
+    if (const auto* nearest = value.if_double()) return stack_.push_double(*nearest), true;
+    stack_.push_key(value.get_object().begin()->key());
+    stack_.push_string(text);
+    return stack_.push_object(1), true;
+  }
+  bool on_bool(bool value, Code&) { return stack_.push_bool(value), true; }
+  bool on_null(Code&) { return stack_.push_null(), true; }
+  bool on_comment_part(Text, Code&) { return true; }
+  bool on_comment(Text, Code&) { return true; }
+
+ private:
+  json::value_stack stack_;
+  bool exact_;
+};
+
+Result<json::value> parse(std::string_view text, const JsonSource& source, std::size_t depth,
+                          bool exact) {
   // The parser reports values that exceed its own limits by throwing.
   try {
     json::parse_options options;
     options.max_depth = depth;
-    json::parser parser({}, options);
+    json::basic_parser<Values> parser(options, exact);
     json::error_code code;
-    std::size_t consumed = parser.write_some(text.data(), text.size(), code);
+    std::size_t consumed = parser.write_some(false, text.data(), text.size(), code);
     if (!code && consumed < text.size()) code = json::error::extra_data;
     if (code) return syntax_failure(text, consumed, code.message(), source);
-    return parser.release();
+    return parser.handler().release();
   } catch (const std::exception& caught) {
     return fail(ErrorCode::exhausted, "{} is too large to parse: {}", source.name, caught.what());
   }
 }
 
+}  // namespace
+
+Result<json::value> parse_json(std::string_view text, JsonSource source, std::size_t depth) {
+  return parse(text, source, depth, false);
+}
+
+Result<json::value> parse_json_exact(std::string_view text, JsonSource source, std::size_t depth) {
+  return parse(text, source, depth, true);
+}
+
 Result<const json::object*> json_object(const json::value& value, JsonSource source) {
-  if (const auto* object = value.if_object()) return object;
+  if (const auto* object = object_of(value)) return object;
   return fail(source.code, "{} is {} where an object is needed", source.name, kind_text(value));
 }
 
@@ -165,7 +228,7 @@ Result<const json::object*> find_object(const json::object& object, std::string_
                                         JsonSource source) {
   const json::value* value = member(object, key);
   if (value == nullptr) return nullptr;
-  if (const auto* inner = value->if_object()) return inner;
+  if (const auto* inner = object_of(*value)) return inner;
   return wrong(*value, key, "an object", source);
 }
 

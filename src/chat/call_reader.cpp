@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/json.h"
+#include "base/json_number.h"
 
 namespace strata::chat {
 
@@ -124,24 +124,24 @@ bool callable_name(std::string_view name) {
 
 bool CallReader::take_json() {
   namespace json = boost::json;
-  auto parsed = parse_json(std::exchange(pending_, {}), "the call");
-  json::object* call = parsed ? parsed->if_object() : nullptr;
+  auto parsed = parse_json_exact(std::exchange(pending_, {}), "the call");
+  json::object* call = parsed ? object_of(*parsed) : nullptr;
   const json::value* name = call ? call->if_contains("name") : nullptr;
   if (!name || !name->is_string() || !types_.declares(name->get_string())) return false;
   json::value* given = call->if_contains("arguments");
   if (!given) given = call->if_contains("parameters");
   json::value arguments = given ? std::move(*given) : json::object();
   if (const json::string* text = arguments.if_string()) {
-    auto inner = parse_json(*text, "the arguments");
+    auto inner = parse_json_exact(*text, "the arguments");
     if (!inner) return false;
     arguments = std::move(*inner);
   }
-  if (!arguments.is_object()) return false;
+  if (!object_of(arguments)) return false;
   must_declare_ = true;
   call_.name = name->get_string();
   arguments_ = std::move(arguments.get_object());
   announce();
-  const std::string text = arguments_text(arguments_);
+  const std::string text = write_json(arguments_);
   emit(text.substr(1, text.size() - 2));
   finish_function();
   return true;
@@ -286,7 +286,7 @@ void CallReader::finish_parameter() {
     boost::json::value value = argument_value(*type_, text);
     if (!value.is_string()) ++counts_.typed;
     if (value.is_string() && !type_->string && !type_->any) ++counts_.untyped;
-    emit(arguments_text(value));
+    emit(write_json(value));
     arguments_.emplace(parameter_, std::move(value));
   }
 }

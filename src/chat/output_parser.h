@@ -9,7 +9,7 @@
 //
 // What a reader may rely on:
 // - The texts of the events, joined by kind, are those of message(); the argument pieces of a call
-//   are arguments_text() of its arguments. All pieces are valid UTF-8.
+//   are write_json() of its arguments. All pieces are valid UTF-8.
 // - Line breaks around thinking, in front of the answer and behind calls are dropped, and so is
 //   white space before a call. Parts of the answer that a call or thinking separates are parted by
 //   a blank line, and so are several blocks of thinking.

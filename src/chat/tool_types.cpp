@@ -8,7 +8,8 @@
 #include <optional>
 #include <utility>
 
-#include "base/json.h"
+#include "base/decimal.h"
+#include "base/json_number.h"
 
 namespace strata::chat {
 
@@ -62,15 +63,24 @@ void allow_value(ParameterType& type, const json::value& value) {
       type.array = true;
       break;
     case json::kind::object:
-      type.object = true;
+      (long_number(value) ? type.number : type.object) = true;
       break;
     default:
       type.number = true;
   }
 }
 
-bool is_whole(double number) {
-  return std::abs(number) < 9e15 && std::equal_to<double>()(number, std::trunc(number));
+// A number that is written with a point or an exponent and is whole: 5.0, 1e20.
+bool is_pointed_whole(const json::value& value) {
+  if (!value.is_double() && !long_number(value)) return false;
+  const std::string text = number_text(value);
+  if (text.find_first_of(".eE") == std::string::npos) return false;
+  const Decimal number = Decimal::of(text);
+  return number.whole() && number.written() <= Decimal::kMostDigits;
+}
+
+json::value without_point(const json::value& whole) {
+  return number_value(Decimal::of(number_text(whole)).text());
 }
 
 ParameterType untyped() {
@@ -141,7 +151,7 @@ class SchemaReader {
   bool enough(int depth) { return depth > kSchemaDepth || --visits_ < 0; }
 
   ParameterType read(const json::value& schema, int depth) {
-    const json::object* object = schema.if_object();
+    const json::object* object = object_of(schema);
     if (!object || enough(depth)) return untyped();
     ParameterType type = untyped();
     if (const json::value* name = find(*object, "type")) meet(type, read_names(*name));
@@ -201,9 +211,9 @@ class SchemaReader {
 
   template <class Use, class Others>
   void properties(const json::value& schema, const Use& use, const Others& others, int depth) {
-    const json::object* object = schema.if_object();
+    const json::object* object = object_of(schema);
     if (!object || enough(depth)) return;
-    if (const json::value* own = find(*object, "properties"); own && own->is_object()) {
+    if (const json::value* own = find(*object, "properties"); own && object_of(*own)) {
       for (const auto& [name, property] : own->get_object()) use(name, property);
     }
     if (const json::value* rest = find(*object, "additionalProperties")) others(*rest);
@@ -220,18 +230,16 @@ class SchemaReader {
   void adapt(json::value& value, const json::value& schema, int depth) {
     if (json::array* items = value.if_array()) {
       adapt_items(*items, schema, depth);
-    } else if (json::object* members = value.if_object()) {
+    } else if (json::object* members = object_of(value)) {
       adapt_members(*members, schema, depth);
-    } else if (value.is_double() && is_whole(value.get_double())) {
+    } else if (is_pointed_whole(value)) {
       const ParameterType type = read(schema, depth);
-      if (type.integer && !type.number && !type.any) {
-        value = static_cast<std::int64_t>(value.get_double());
-      }
+      if (type.integer && !type.number && !type.any) value = without_point(value);
     }
   }
 
   void adapt_items(json::array& items, const json::value& schema, int depth) {
-    const json::object* object = schema.if_object();
+    const json::object* object = object_of(schema);
     if (!object || enough(depth)) return;
     if (const json::value* each = find(*object, "items")) {
       for (json::value& item : items) adapt(item, *each, depth + 1);
@@ -262,12 +270,8 @@ std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
 }
 
-// A number where strings are allowed as well: it counts only as JSON would write it.
-bool is_plain(const json::value& number, std::string_view text) {
-  return arguments_text(number) == text;
-}
-
-// The JSON value of `text` if `type` allows it, adapted to it.
+// The JSON value of `text` if `type` allows it, adapted to it. Where strings are allowed as well, a
+// number counts only as JSON would write it.
 std::optional<json::value> fit(const ParameterType& type, json::value value,
                                std::string_view text) {
   bool fits = false;
@@ -278,24 +282,19 @@ std::optional<json::value> fit(const ParameterType& type, json::value value,
     case json::kind::bool_:
       fits = type.boolean;
       break;
-    case json::kind::double_:
-      if (type.integer && is_whole(value.get_double())) {
-        value = static_cast<std::int64_t>(value.get_double());
-      }
-      [[fallthrough]];
-    case json::kind::int64:
-    case json::kind::uint64:
-      // A fraction for an integer is the model's mistake; the tool will say so better than we can.
-      fits = (type.integer || type.number) && (!type.string || is_plain(value, text));
-      break;
     case json::kind::array:
       fits = type.array;
       break;
     case json::kind::object:
-      fits = type.object;
+      fits = !long_number(value) && type.object;
       break;
-    case json::kind::string:
+    default:
       break;  // quotes belong to the text
+  }
+  if (is_number(value)) {
+    if (type.integer && is_pointed_whole(value)) value = without_point(value);
+    // A fraction for an integer is the model's mistake; the tool will say so better than we can.
+    fits = (type.integer || type.number) && (!type.string || write_json(value) == text);
   }
   return fits ? std::optional(std::move(value)) : std::nullopt;
 }
@@ -341,82 +340,31 @@ std::optional<std::string> python_to_json(std::string_view text) {
   return quote == 0 ? std::optional(std::move(out)) : std::nullopt;
 }
 
-// Numbers that no double can hold cannot be written again.
-bool is_finite(const json::value& value) {
-  if (const double* number = value.if_double()) return std::isfinite(*number);
-  if (const json::array* items = value.if_array()) return std::ranges::all_of(*items, is_finite);
-  if (const json::object* members = value.if_object()) {
-    return std::ranges::all_of(*members, [](const auto& one) { return is_finite(one.value()); });
-  }
-  return true;
-}
-
-std::optional<json::value> finite_json(std::string_view text) {
-  auto parsed = parse_json(text, "the argument");
-  return parsed && is_finite(*parsed) ? std::optional(std::move(*parsed)) : std::nullopt;
-}
-
 // The text's JSON value; nothing if it is none.
 std::optional<json::value> json_of(const ParameterType& type, std::string_view text) {
   if (type.boolean && (text == "True" || text == "False")) return json::value(text == "True");
   if (type.null && text == "None") return json::value(nullptr);
-  if (auto value = finite_json(text)) return value;
+  if (auto value = parse_json_exact(text, "the argument")) return std::move(*value);
   if (!type.array && !type.object) return std::nullopt;
   const auto written = python_to_json(text);
-  return written ? finite_json(*written) : std::nullopt;
-}
-
-void write(std::string& out, const json::value& value) {
-  switch (value.kind()) {
-    case json::kind::array: {
-      out += '[';
-      bool first = true;
-      for (const auto& item : value.get_array()) {
-        if (!first) out += ',';
-        first = false;
-        write(out, item);
-      }
-      out += ']';
-      break;
-    }
-    case json::kind::object: {
-      out += '{';
-      bool first = true;
-      for (const auto& [key, item] : value.get_object()) {
-        if (!first) out += ',';
-        first = false;
-        out += json::serialize(json::value(key));
-        out += ':';
-        write(out, item);
-      }
-      out += '}';
-      break;
-    }
-    case json::kind::double_: {
-      const double number = value.get_double();
-      const std::string text = std::isfinite(number) ? fmt::format("{}", number) : "null";
-      out += text;
-      if (text.find_first_of(".en") == std::string::npos) out += ".0";
-      break;
-    }
-    default:
-      out += json::serialize(value);
-  }
+  if (!written) return std::nullopt;
+  auto value = parse_json_exact(*written, "the argument");
+  return value ? std::optional(std::move(*value)) : std::nullopt;
 }
 
 }  // namespace
 
 ToolTypes::ToolTypes(const json::array& tools) {
   for (const auto& tool : tools) {
-    const json::object* object = tool.if_object();
+    const json::object* object = object_of(tool);
     const json::value* function = object ? find(*object, "function") : nullptr;
-    if (function) object = function->if_object();
+    if (function) object = object_of(*function);
     const json::value* name = object ? find(*object, "name") : nullptr;
     if (!name || !name->is_string()) continue;
     Tool& types = tools_[std::string(name->get_string())];
     types.others.any = true;
     const json::value* schema = find(*object, "parameters");
-    if (!schema || !schema->is_object()) continue;
+    if (!schema || !object_of(*schema)) continue;
     const auto root = std::make_shared<const json::value>(*schema);
     SchemaReader parts(*root);
     SchemaReader reader(*root);
@@ -459,12 +407,6 @@ json::value argument_value(const ParameterType& type, std::string_view text) {
   if (!value) return json::value(text);
   if (type.schema && value->is_structured()) SchemaReader(*type.root).adapt(*value, *type.schema);
   return std::move(*value);
-}
-
-std::string arguments_text(const json::value& value) {
-  std::string out;
-  write(out, value);
-  return out;
 }
 
 }  // namespace strata::chat

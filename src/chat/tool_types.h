@@ -59,14 +59,12 @@ class ToolTypes {
 // The argument's value. A string if only strings are allowed, or if it is one of the words; else
 // the text's JSON value if its type is allowed; else, of an untyped parameter, whatever JSON it is;
 // else the text as a string.
-// - A whole number for an integer is an integer: 5.0 is 5, also where it is nested.
+// - A whole number for an integer is an integer: 5.0 is 5, also where it is nested. Numbers that no
+//   double holds stay as they are written, of any size.
 // - Python's True, False and None count where a boolean or null is allowed, and Python's way to
 //   write lists and dicts where an array or object is.
 // - Where strings are allowed as well, a number counts only in JSON's plain form: 1.10, 5.0 and 007
 //   are strings then.
 boost::json::value argument_value(const ParameterType& type, std::string_view text);
-
-// JSON text of arguments: compact, numbers in their shortest form.
-std::string arguments_text(const boost::json::value& value);
 
 }  // namespace strata::chat

@@ -9,7 +9,7 @@
 #include <span>
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json_number.h"
 #include "cli/chat_session.h"
 #include "server/openai_messages.h"
 
@@ -41,12 +41,11 @@ json::object message_json(const chat::Message& m) {
   for (const chat::ToolCall& call : m.tool_calls) {
     // The arguments are text in OpenAI's form.
     const json::string* text = call.arguments.if_string();
-    calls.push_back(
-        {{"id", call.id},
-         {"type", "function"},
-         {"function",
-          {{"name", call.name},
-           {"arguments", text ? std::string(*text) : json::serialize(call.arguments)}}}});
+    calls.push_back({{"id", call.id},
+                     {"type", "function"},
+                     {"function",
+                      {{"name", call.name},
+                       {"arguments", text ? std::string(*text) : write_json(call.arguments)}}}});
   }
   if (!calls.empty()) out["tool_calls"] = std::move(calls);
   return out;
@@ -61,13 +60,13 @@ Status save_chat(const Talk& talk, const std::string& path) {
                             {"model", talk.facts().model_name},
                             {"settings", talk.own_settings()},
                             {"messages", std::move(messages)}};
-  return write_private(path, json::serialize(out) + "\n");
+  return write_private(path, write_json(out) + "\n");
 }
 
 Status load_chat(Talk& talk, const std::string& path) {
   STRATA_ASSIGN(const std::string text, real_files().read_text(path, kMostBytes));
   const std::string name = fmt::format("'{}'", path);
-  STRATA_ASSIGN(const json::value value, parse_json(text, name));
+  STRATA_ASSIGN(const json::value value, parse_json_exact(text, name));
   STRATA_ASSIGN(const json::object* object, json_object(value, name));
   const json::value* version = object->if_contains("strata_chat");
   const json::value* messages = object->if_contains("messages");
@@ -91,7 +90,7 @@ Status export_chat(const Talk& talk, const std::string& path) {
                                                       : "Answer";
     out += fmt::format("\n## {}\n\n{}\n", who, m.content);
     for (const chat::ToolCall& call : m.tool_calls)
-      out += fmt::format("\nCall of `{}`: `{}`\n", call.name, json::serialize(call.arguments));
+      out += fmt::format("\nCall of `{}`: `{}`\n", call.name, write_json(call.arguments));
   }
   return write_private(path, out);
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/json_number.h"
 #include "constrain/json_schema.h"
 #include "tokenizer/utf8.h"
 
@@ -453,7 +454,7 @@ class Parser {
     }
     at_ = std::min(at_, text_.size());
     Result<boost::json::value> value =
-        parse_json(text_.substr(begin, at_ - begin), "the JSON behind it", kMaxSchemaDepth);
+        parse_json_exact(text_.substr(begin, at_ - begin), "the JSON behind it", kMaxSchemaDepth);
     if (value) return value;
     at_ = begin;
     return error("{}", value.error().message);

@@ -1,8 +1,8 @@
 // JSON's numbers as languages, also those within bounds. Numbers are compared as they are read,
 // digit by digit, so that bounds are exact whatever their size.
 #include <algorithm>
-#include <charconv>
 
+#include "base/decimal.h"
 #include "constrain/automaton.h"
 
 namespace strata::constrain {
@@ -11,7 +11,6 @@ namespace {
 using State = Regular::State;
 
 constexpr std::uint64_t kLargestDivisor = 10'000;
-constexpr std::uint64_t kMostDigits = 2'000;  // of a bound, written out
 
 // Parts of numbers. They are small: no limit is near.
 Regular one_of(std::string_view bytes) {
@@ -46,45 +45,25 @@ Regular signed_number(const Regular& magnitude) {
 
 // A bound, without a sign and written out: no zeros before `whole`, which may be empty, and none
 // at the end of `fraction`.
-struct Decimal {
+struct Digits {
   bool negative = false;
   std::string whole, fraction;
   bool zero() const { return whole.empty() && fraction.empty(); }
 };
 
-Result<Decimal> decimal(std::string_view text) {
+Result<Digits> digits_of(std::string_view text) {
   if (!json_number().accepts(text))
     return fail(ErrorCode::invalid_argument, "the bound '{}' is no number", text.substr(0, 64));
-  Decimal result;
-  result.negative = text.starts_with('-');
-  if (result.negative) text.remove_prefix(1);
-  const std::size_t mark = text.find_first_of("eE");
-  const std::string_view mantissa = text.substr(0, mark);
-  std::int64_t exponent = 0;
-  if (mark != text.npos) {
-    std::string_view digits = text.substr(mark + 1);
-    if (digits.starts_with('+')) digits.remove_prefix(1);
-    const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), exponent);
-    if (read.ec != std::errc()) exponent = INT64_MAX;
-  }
-  const std::size_t point = std::min(mantissa.find('.'), mantissa.size());
-  std::string digits(mantissa.substr(0, point));
-  if (point < mantissa.size()) digits += mantissa.substr(point + 1);
-  if (digits.find_first_not_of('0') == digits.npos) return result;
-  if (digits.size() > kMostDigits ||
-      std::abs(std::clamp<std::int64_t>(exponent, -1'000'000, 1'000'000)) >
-          std::int64_t{kMostDigits})
-    return fail(ErrorCode::unsupported, "a bound of more than {} digits", kMostDigits);
-  // The point moves; zeros fill what it passes.
-  const std::int64_t place = static_cast<std::int64_t>(point) + exponent;
-  if (place < 0) digits.insert(0, static_cast<std::size_t>(-place), '0');
-  const auto cut = static_cast<std::size_t>(std::max<std::int64_t>(place, 0));
-  if (digits.size() < cut) digits.append(cut - digits.size(), '0');
-  result.whole = digits.substr(0, cut);
-  result.whole.erase(0, std::min(result.whole.find_first_not_of('0'), result.whole.size()));
-  result.fraction = digits.substr(cut);
-  result.fraction.erase(result.fraction.find_last_not_of('0') + 1);
-  return result;
+  const Decimal bound = Decimal::of(text);
+  if (bound.written() > Decimal::kMostDigits)
+    return fail(ErrorCode::unsupported, "a bound of more than {} digits", Decimal::kMostDigits);
+  std::string written = bound.text();
+  if (bound.negative) written.erase(0, 1);
+  const std::size_t point = std::min(written.find('.'), written.size());
+  Digits out{bound.negative, written.substr(0, point), ""};
+  if (out.whole == "0") out.whole.clear();
+  if (point < written.size()) out.fraction = written.substr(point + 1);
+  return out;
 }
 
 struct Order {
@@ -92,7 +71,7 @@ struct Order {
 };
 
 // Numbers without a sign and an exponent that compare with the bound as wanted.
-Regular magnitudes(const Decimal& bound, const Order& wanted) {
+Regular magnitudes(const Digits& bound, const Order& wanted) {
   enum Sign : unsigned { kEqual, kLess, kGreater };
   const std::string& whole = bound.whole;
   const std::string& rest = bound.fraction;
@@ -162,8 +141,8 @@ Regular magnitudes(const Decimal& bound, const Order& wanted) {
 }
 
 // Numbers that compare with the bound like this, its sign and theirs included.
-Regular compared(const Decimal& bound, bool above, bool without_equal) {
-  const Regular any = magnitudes(Decimal(), {.less = true, .equal = true, .greater = true});
+Regular compared(const Digits& bound, bool above, bool without_equal) {
+  const Regular any = magnitudes(Digits(), {.less = true, .equal = true, .greater = true});
   const Regular minus = Regular::literal("-");
   const bool equal = !without_equal;
   if (bound.zero()) {
@@ -213,7 +192,7 @@ Regular json_number() {
 Result<Regular> json_number(const NumberBounds& bounds, const RegularLimits& limits) {
   Budget budget(limits);
   const bool integer = bounds.integer || bounds.multiple_of;
-  if (!integer && !bounds.least && !bounds.most) return json_number();
+  if (!integer && !bounds.fraction && !bounds.least && !bounds.most) return json_number();
   if (bounds.multiple_of && *bounds.multiple_of == 0)
     return fail(ErrorCode::invalid_argument, "numbers cannot be multiples of 0");
   if (bounds.multiple_of && *bounds.multiple_of > kLargestDivisor)
@@ -224,16 +203,17 @@ Result<Regular> json_number(const NumberBounds& bounds, const RegularLimits& lim
   // Without a bound a model could write zeros until its limit, as it could white space.
   const Regular zeros =
       joined(Regular::literal("."), some(Regular::literal("0"), 1, NumberBounds::kMostZeros));
-  const Regular after = !integer       ? some(fraction("0123456789"), 0, 1)
-                        : bounds.zeros ? some(zeros, 0, 1)
-                                       : Regular::empty();
+  const Regular behind = !integer       ? fraction("0123456789")
+                         : bounds.zeros ? zeros
+                                        : Regular::empty();
+  const Regular after = bounds.fraction ? behind : some(behind, 0, 1);
   Regular result = signed_number(joined(whole, after));
   if (bounds.least) {
-    STRATA_ASSIGN(const Decimal least, decimal(*bounds.least));
+    STRATA_ASSIGN(const Digits least, digits_of(*bounds.least));
     STRATA_ASSIGN(result, both(result, compared(least, true, bounds.above_least), budget));
   }
   if (bounds.most) {
-    STRATA_ASSIGN(const Decimal most, decimal(*bounds.most));
+    STRATA_ASSIGN(const Digits most, digits_of(*bounds.most));
     STRATA_ASSIGN(result, both(result, compared(most, false, bounds.below_most), budget));
   }
   return result;

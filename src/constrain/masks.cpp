@@ -109,12 +109,33 @@ class Walk {
       if (stacks_.work() > kMaxMaskWork) return unknown();
       alive = stacks_.enter({next, from.single.stack}, to);
     } else {
+      if (look_up(many_[depth - 1], byte, to)) {
+        if (to.list.empty()) return Step::dead;
+        settle(depth);
+        return Step::goes_on;
+      }
       if (stacks_.work() > kMaxMaskWork) return unknown();
       alive = stacks_.step(many_[depth - 1], byte, to);
     }
     if (!alive) return stacks_.overflowed() ? unknown() : Step::dead;
     settle(depth);
     return Step::goes_on;
+  }
+
+  // A step of few readings to states that neither end nor call; false: it is another.
+  bool look_up(const Readings& from, std::uint8_t byte, Readings& to) const {
+    constexpr std::size_t kFew = 4;
+    if (from.list.size() > kFew) return false;
+    to.clear();
+    for (const Reading& it : from.list) {
+      const std::uint32_t next = automata_.next(it.state, byte);
+      if (next == Automata::kDead) continue;
+      if (!automata_.states[next].plain) return false;
+      to.list.push_back({next, it.stack});
+    }
+    std::sort(to.list.begin(), to.list.end());
+    to.list.erase(std::unique(to.list.begin(), to.list.end()), to.list.end());
+    return true;
   }
 
   Step unknown() {

@@ -15,15 +15,6 @@ void lower(std::optional<std::uint64_t>& most, const std::optional<std::uint64_t
   if (other) most = most ? std::min(*most, *other) : *other;
 }
 
-void tighten(std::optional<Bound>& bound, const std::optional<Bound>& other, bool upwards) {
-  if (!other) return;
-  if (!bound || (upwards ? other->value > bound->value : other->value < bound->value)) {
-    bound = other;
-  } else if (other->value == bound->value) {
-    bound->excluded |= other->excluded;
-  }
-}
-
 }  // namespace
 
 void add(All& all, const All& more) {
@@ -38,20 +29,16 @@ bool is_false(const All& all) {
 }
 
 bool NumberCase::merge(const NumberCase& other) {
-  tighten(least, other.least, true);
-  tighten(most, other.most, false);
+  ranges.meet(other.ranges);
   integer |= other.integer;
   fraction |= other.fraction;
   append(steps, other.steps);
   append(not_steps, other.not_steps);
-  if (integer && fraction) return false;
-  if (!least || !most) return true;
-  if (least->value != most->value) return least->value < most->value;
-  return !least->excluded && !most->excluded;
+  return !(integer && fraction) && !ranges.empty();
 }
 
 bool NumberCase::anything() const {
-  return !least && !most && !integer && !fraction && steps.empty() && not_steps.empty();
+  return ranges.unbounded() && !integer && !fraction && steps.empty() && not_steps.empty();
 }
 
 bool StringCase::merge(const StringCase& other) {

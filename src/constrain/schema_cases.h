@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "constrain/regular.h"
+#include "constrain/schema_numbers.h"
 
 namespace strata::constrain {
 
@@ -40,16 +41,11 @@ struct PlainCase {
   std::size_t size() const { return 1; }
 };
 
-struct Bound {
-  long double value = 0;  // holds doubles and 64-bit integers exactly
-  bool excluded = false;
-};
-
 struct NumberCase {
   static constexpr Kind kind = Kind::number;
-  std::optional<Bound> least, most;
+  NumberRanges ranges;
   bool integer = false, fraction = false;  // is, is not a whole number
-  std::vector<double> steps, not_steps;    // is, is not a multiple of
+  std::vector<Decimal> steps, not_steps;   // is, is not a multiple of
 
   bool merge(const NumberCase& other);  // false: no value is left
   bool anything() const;

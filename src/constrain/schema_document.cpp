@@ -2,9 +2,10 @@
 
 #include <array>
 #include <charconv>
-#include <cmath>
 #include <optional>
 #include <vector>
+
+#include "base/json_number.h"
 
 namespace strata::constrain {
 
@@ -172,7 +173,7 @@ constexpr std::array kHolds = {
 bool count_values(const json::value& value, std::size_t depth, std::size_t& left) {
   if (left == 0 || depth == 0) return false;
   --left;
-  if (const json::object* object = value.if_object()) {
+  if (const json::object* object = object_of(value)) {
     for (const auto& member : *object)
       if (!count_values(member.value(), depth - 1, left)) return false;
   } else if (const json::array* array = value.if_array()) {
@@ -188,7 +189,7 @@ const json::value* follow(const json::value* at, std::string_view pointer) {
     pointer.remove_prefix(1);
     const std::string_view token = pointer.substr(0, pointer.find('/'));
     pointer.remove_prefix(token.size());
-    if (const json::object* object = at->if_object()) {
+    if (const json::object* object = object_of(*at)) {
       at = object->if_contains(unescaped(token));
     } else if (const json::array* array = at->if_array()) {
       std::size_t index = 0;
@@ -207,21 +208,6 @@ Draft draft_named(std::string_view uri) {
     if (uri.find(old) != std::string_view::npos) return Draft::seven;
   return uri.find("json-schema.org/draft/20") != std::string_view::npos ? Draft::current
                                                                         : Draft::unstated;
-}
-
-// A number beyond what a double holds, anywhere in a value.
-const json::value* beyond_doubles(const json::value& value) {
-  const json::value* found = nullptr;
-  if (value.is_double()) {
-    found = std::isfinite(value.get_double()) ? nullptr : &value;
-  } else if (value.is_array()) {
-    for (const json::value& item : value.get_array())
-      if (found == nullptr) found = beyond_doubles(item);
-  } else if (value.is_object()) {
-    for (const auto& member : value.get_object())
-      if (found == nullptr) found = beyond_doubles(member.value());
-  }
-  return found;
 }
 
 }  // namespace
@@ -248,7 +234,7 @@ struct SchemaDocument::Walk {
 
   void schema(const json::value& value, std::string base) {
     if (!document.base_.emplace(&value, base).second) return;
-    const json::object* object = value.if_object();
+    const json::object* object = object_of(value);
     if (object == nullptr) return;
     const bool alone = document.draft_ == Draft::seven && object->contains("$ref");
     if (const json::string* id = text_of(*object, "$id"); id != nullptr && !alone)
@@ -282,7 +268,7 @@ struct SchemaDocument::Walk {
       for (const json::value& item : value.get_array()) schema(item, base);
     } else if (holds == Holds::schema || holds == Holds::schema_or_list) {
       schema(value, base);
-    } else if (holds >= Holds::map && value.is_object()) {
+    } else if (holds >= Holds::map && object_of(value)) {
       for (const auto& member : value.get_object())
         if (!member.value().is_array()) schema(member.value(), base);
     }
@@ -297,10 +283,7 @@ Result<SchemaDocument> SchemaDocument::make(const json::value& root) {
     return fail(ErrorCode::exhausted, "the schema is nested deeper than {} levels", kMaxDepth);
   }
   SchemaDocument document(root);
-  if (const json::value* number = beyond_doubles(root))
-    return fail(ErrorCode::invalid_argument, "{}: the number is larger than 1.8e308",
-                document.place(*number));
-  if (const json::object* object = root.if_object())
+  if (const json::object* object = object_of(root))
     if (const json::string* draft = text_of(*object, "$schema"))
       document.draft_ = draft_named(view(*draft));
   document.resources_.emplace("", &root);
@@ -347,7 +330,7 @@ Result<const json::value*> SchemaDocument::resolve(const json::value& from,
 Result<const json::value*> SchemaDocument::resolve_dynamic(const json::value& from,
                                                            std::string_view reference) {
   STRATA_ASSIGN(const json::value* const found, resolve(from, reference));
-  const json::object* object = found->if_object();
+  const json::object* object = object_of(*found);
   if (object == nullptr) return found;
   std::uint32_t candidates = 0;
   if (const json::string* anchor = text_of(*object, "$dynamicAnchor")) {
@@ -381,7 +364,7 @@ std::string SchemaDocument::place(const json::value& value) const {
 }
 
 void SchemaDocument::note_parents(const json::value& value) const {
-  if (const json::object* object = value.if_object()) {
+  if (const json::object* object = object_of(value)) {
     for (const auto& member : *object) {
       parents_.emplace(&member.value(), std::pair(&value, std::string(view(member.key()))));
       note_parents(member.value());

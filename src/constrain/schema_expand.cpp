@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <utility>
 
+#include "base/json_number.h"
 #include "constrain/time_limit.h"
 
 namespace strata::constrain {
@@ -127,7 +127,7 @@ Result<Cases<Case>> Expander::literal(const Literal& it) {
   if (node.is_bool()) {
     return node.get_bool() != it.negated ? Cases<Case>{Case{}} : Cases<Case>{};
   }
-  const json::object* schema = node.if_object();
+  const json::object* schema = object_of(node);
   if (schema == nullptr) {
     return tl::unexpected(document_.error(ErrorCode::invalid_argument, node, "",
                                           "a schema is an object, true or false"));
@@ -482,19 +482,18 @@ template Result<Cases<ObjectCase>> Expander::literal(const Literal&);
 
 Result<std::uint64_t> Expander::count(const Site& site, const json::value& value) const {
   constexpr std::uint64_t kEndless = 1'000'000'000'000'000'000;
-  if (const std::uint64_t* it = value.if_uint64()) return std::min(*it, kEndless);
-  if (const std::int64_t* it = value.if_int64(); it && *it >= 0)
-    return std::min(static_cast<std::uint64_t>(*it), kEndless);
-  if (const double* it = value.if_double(); it && *it >= 0 && std::floor(*it) == *it)
-    return *it < 1e18 ? static_cast<std::uint64_t>(*it) : kEndless;
-  return wrong(site, "a whole number of at least 0 is needed");
+  const Decimal it = Decimal::of(number_text(value));
+  if (!is_number(value) || it.negative || !it.whole())
+    return wrong(site, "a whole number of at least 0 is needed");
+  if (it.point > 18) return kEndless;
+  return static_cast<std::uint64_t>(std::stoull(it.text()));
 }
 
-Result<double> Expander::number(const Site& site) const {
-  json::error_code code;
-  const double it = site.value.to_number<double>(code);
-  if (code || !std::isfinite(it)) return wrong(site, "a number is needed");
-  return it;
+Result<SchemaNumber> Expander::number(const Site& site) const {
+  if (!is_number(site.value)) return wrong(site, "a number is needed");
+  Result<SchemaNumber> it = SchemaNumber::of(site.value);
+  if (it) return it;
+  return tl::unexpected(error(it.error().code, site, it.error().message));
 }
 
 Result<std::string_view> Expander::text(const Site& site) const {
@@ -503,7 +502,7 @@ Result<std::string_view> Expander::text(const Site& site) const {
 }
 
 Result<const json::object*> Expander::map(const Site& site) const {
-  if (const json::object* it = site.value.if_object()) return it;
+  if (const json::object* it = object_of(site.value)) return it;
   return wrong(site, "an object is needed");
 }
 

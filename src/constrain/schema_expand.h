@@ -136,7 +136,7 @@ class Expander {
 
   // Values of keywords.
   Result<std::uint64_t> count(const Site& site, const boost::json::value& value) const;
-  Result<double> number(const Site& site) const;
+  Result<SchemaNumber> number(const Site& site) const;
   Result<std::string_view> text(const Site& site) const;
   Result<const boost::json::object*> map(const Site& site) const;
   Result<std::vector<Literal>> schemas(const Site& site, bool negated) const;

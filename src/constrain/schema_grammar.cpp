@@ -125,27 +125,39 @@ Expr JsonTexts::string(std::uint64_t least, std::optional<std::uint64_t> most) {
   if (most && *most < least) return grammar_.nothing();
   if (most && *most <= 2 * kRow)
     return grammar_.sequence(
-        {quote, row(static_cast<std::uint32_t>(least), static_cast<std::uint32_t>(*most)), quote});
-  const Expr full = row(kRow, kRow);
+        {quote, last_row(static_cast<std::uint32_t>(least), static_cast<std::uint32_t>(*most))});
+  const Expr full = row(kRow);
   const auto rest = [](std::uint64_t count) { return static_cast<std::uint32_t>(count % kRow); };
-  const Expr needed =
-      grammar_.sequence({exactly(full, least / kRow), row(rest(least), rest(least))});
+  const Expr needed = grammar_.sequence({exactly(full, least / kRow), row(rest(least))});
   if (!most)
     return grammar_.sequence({quote, needed, grammar_.repeat(*character_, 0, std::nullopt), quote});
   const std::uint64_t more = *most - least, rows = more / kRow;
-  const Expr last = grammar_.sequence({exactly(full, rows), row(0, rest(more))});
-  const Expr others = rows == 0 ? grammar_.nothing()
-                                : grammar_.sequence({at_most(full, rows - 1), row(0, kRow - 1)});
-  return grammar_.sequence({quote, needed, grammar_.choice({others, last}), quote});
+  const Expr last = grammar_.sequence({exactly(full, rows), last_row(0, rest(more))});
+  const Expr others = rows == 0
+                          ? grammar_.nothing()
+                          : grammar_.sequence({at_most(full, rows - 1), last_row(0, kRow - 1)});
+  return grammar_.sequence({quote, needed, grammar_.choice({others, last})});
 }
 
 // So many characters; the same rule for all who ask for as many.
-Expr JsonTexts::row(std::uint32_t least, std::uint32_t most) {
-  if (most <= kWritten) return grammar_.repeat(*character_, least, most);
-  const auto [it, fresh] = rows_.try_emplace({least, most});
+Expr JsonTexts::row(std::uint32_t count) {
+  if (count <= kWritten) return grammar_.repeat(*character_, count, count);
+  const auto [it, fresh] = rows_.try_emplace(count);
   if (fresh) {
-    it->second = grammar_.declare(fmt::format("{} to {} characters", least, most));
-    grammar_.define(it->second, grammar_.repeat(*character_, least, most));
+    it->second = grammar_.declare(fmt::format("{} characters", count));
+    grammar_.define(it->second, grammar_.repeat(*character_, count, count));
+  }
+  return grammar_.call(it->second);
+}
+
+// So many characters and the quote behind them: no state before it is one where the rule may end,
+// which masks would have to look behind for every character.
+Expr JsonTexts::last_row(std::uint32_t least, std::uint32_t most) {
+  const auto [it, fresh] = last_rows_.try_emplace({least, most});
+  if (fresh) {
+    it->second = grammar_.declare(fmt::format("{} to {} characters and a quote", least, most));
+    grammar_.define(it->second, grammar_.sequence({grammar_.repeat(*character_, least, most),
+                                                   grammar_.literal("\"")}));
   }
   return grammar_.call(it->second);
 }

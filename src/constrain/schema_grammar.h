@@ -33,7 +33,8 @@ class JsonTexts {
   Grammar::Expr times(Grammar::Expr part, std::uint64_t least, std::optional<std::uint64_t> most);
 
  private:
-  Grammar::Expr row(std::uint32_t least, std::uint32_t most);
+  Grammar::Expr row(std::uint32_t count);
+  Grammar::Expr last_row(std::uint32_t least, std::uint32_t most);
   Grammar::Expr exactly(Grammar::Expr part, std::uint64_t count);
   Grammar::Expr at_most(Grammar::Expr part, std::uint64_t count);
   void define_any();
@@ -44,7 +45,8 @@ class JsonTexts {
   std::map<const Regular::Automaton*, Grammar::Rule> regulars_;  // held by the grammar
   std::optional<Grammar::Rule> any_, any_object_;
   std::map<std::pair<Grammar::Expr, std::uint64_t>, Grammar::Rule> exactly_, at_most_;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, Grammar::Rule> rows_;
+  std::map<std::uint32_t, Grammar::Rule> rows_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Grammar::Rule> last_rows_;
 };
 
 class SchemaGrammar {

@@ -1,6 +1,7 @@
 // Keywords of objects and arrays.
 #include <algorithm>
 
+#include "base/json_number.h"
 #include "constrain/schema_expand.h"
 
 namespace strata::constrain {
@@ -129,10 +130,10 @@ Result<std::optional<Cases<ObjectCase>>> Expander::pattern_properties(const Site
 // The names that additionalProperties is not about.
 Result<NameSet> Expander::named_or_matched(const Site& site) {
   NameSet out;
-  if (const json::value* named = site.sibling("properties"); named && named->is_object())
+  if (const json::value* named = site.sibling("properties"); named && object_of(*named))
     for (const auto& member : named->get_object()) out.names.push_back(text_of(member.key()));
   if (const json::value* matched = site.sibling("patternProperties");
-      matched && matched->is_object()) {
+      matched && object_of(*matched)) {
     for (const auto& member : matched->get_object()) {
       STRATA_ASSIGN(Language language, pattern(site, text_of(member.key())));
       out.languages.push_back(std::move(language));
@@ -236,7 +237,7 @@ Result<Cases<ObjectCase>> Expander::among(Constants constants, bool negated, con
   Cases<ObjectCase> out;
   if (negated) out.push_back({});
   for (const json::value* constant : constants) {
-    const json::object* members = constant->if_object();
+    const json::object* members = object_of(*constant);
     if (members == nullptr) continue;
     ObjectCase equal;
     Cases<ObjectCase> differs;

@@ -4,6 +4,7 @@
 #include <array>
 #include <unordered_map>
 
+#include "base/json_number.h"
 #include "constrain/schema_plan.h"
 
 namespace strata::constrain {
@@ -152,12 +153,10 @@ Result<std::vector<const json::value*>> Plan::finite(const All& all) {
   if (!no.empty()) found.emplace_back(false);
   STRATA_ASSIGN(const Cases<NumberCase> numbers, expander_.cases<NumberCase>(all));
   for (const NumberCase& it : numbers) {
-    if (!it.least || !it.most || it.least->value != it.most->value) return infinite();
+    const std::optional<std::string> only = it.ranges.only();
+    if (!only) return infinite();
     STRATA_ASSIGN(const Regular language, number_language(it));
-    if (language.is_nothing()) continue;
-    const auto value = static_cast<double>(it.least->value);
-    if (static_cast<long double>(value) != it.least->value) return infinite();
-    found.emplace_back(value);
+    if (!language.is_nothing()) found.push_back(number_value(*only));
   }
   STRATA_ASSIGN(const Cases<StringCase> strings, expander_.cases<StringCase>(all));
   for (const StringCase& it : strings) {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
 #include <numeric>
+
+#include "base/json_number.h"
 
 namespace strata::constrain {
 
@@ -23,56 +23,7 @@ bool is_annotation(std::string_view keyword) {
   return std::find(kAnnotations.begin(), kAnnotations.end(), keyword) != kAnnotations.end();
 }
 
-constexpr long double kTwo63 = 9223372036854775808.0L;
-
-// step = digits / 10^places, as the shortest text of the double says.
-struct Decimal {
-  std::uint64_t digits = 0;
-  unsigned places = 0;
-};
-
-std::optional<Decimal> decimal(double step) {
-  const std::string text = plain_decimal(step);
-  Decimal out;
-  bool behind = false;
-  for (const char c : text) {
-    if (c == '.') {
-      behind = true;
-      continue;
-    }
-    if (out.digits > 100'000'000'000'000'000) return std::nullopt;
-    out.digits = out.digits * 10 + static_cast<unsigned>(c - '0');
-    out.places += behind ? 1 : 0;
-  }
-  return out;
-}
-
 }  // namespace
-
-std::string plain_decimal(long double value) {
-  if (value == std::floor(value) && std::abs(value) < kTwo63 * 2)
-    return fmt::format("{}{}", value < 0 ? "-" : "", static_cast<std::uint64_t>(std::abs(value)));
-  // d.dddde+XX, the shortest text that reads back the same
-  std::string text = fmt::format("{:e}", static_cast<double>(value));
-  for (int digits = 0; digits <= 17; ++digits) {
-    text = fmt::format("{:.{}e}", static_cast<double>(value), digits);
-    double read = 0;  // the smallest numbers, too, which std::stod refuses
-    std::from_chars(text.data(), text.data() + text.size(), read);
-    if (read == static_cast<double>(value)) break;
-  }
-  const std::size_t e = text.find('e');
-  const int exponent = std::stoi(text.substr(e + 1));
-  std::string digits;
-  for (const char c : text.substr(0, e))
-    if (c >= '0' && c <= '9') digits += c;
-  const std::string sign = text[0] == '-' ? "-" : "";
-  while (digits.size() > 1 && digits.back() == '0') digits.pop_back();
-  if (exponent < 0)
-    return sign + "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
-  const auto whole = static_cast<std::size_t>(exponent) + 1;
-  if (digits.size() <= whole) return sign + digits + std::string(whole - digits.size(), '0');
-  return sign + digits.substr(0, whole) + "." + digits.substr(whole);
-}
 
 tl::unexpected<Error> Plan::refuse(ErrorCode code, std::string_view message) const {
   if (place_ == nullptr) return tl::unexpected(Error{code, std::string(message)});
@@ -93,7 +44,7 @@ Result<All> Plan::simplified(const All& all) {
   All out;
   for (Literal it : all) {
     for (int steps = 0; !it.constant && steps < 64; ++steps) {
-      const json::object* schema = it.node->if_object();
+      const json::object* schema = object_of(*it.node);
       const json::value* reference = schema ? schema->if_contains("$ref") : nullptr;
       if (reference == nullptr || !reference->is_string()) break;
       const bool alone = expander_.document().draft() == Draft::seven ||
@@ -103,7 +54,7 @@ Result<All> Plan::simplified(const All& all) {
       if (!alone) break;
       STRATA_ASSIGN(it.node, expander_.document().resolve(*it.node, view(reference->get_string())));
     }
-    const json::object* object = it.node->if_object();
+    const json::object* object = object_of(*it.node);
     const bool says_nothing =
         !it.constant && ((it.node->is_bool() && it.node->get_bool() != it.negated) ||
                          (object != nullptr && object->empty() && !it.negated));
@@ -205,66 +156,109 @@ Status Plan::open_scalars(PlanNode& node) {
   return {};
 }
 
+namespace {
+
+// Numbers within the range as they are written out; of `bounds` all but the bounds is given.
+Result<Regular> numbers_within(const Range& range, NumberBounds bounds) {
+  std::string least, most;
+  if (range.least) {
+    least = range.least->value.text();
+    bounds.least = least;
+    bounds.above_least = range.least->excluded;
+  }
+  if (range.most) {
+    most = range.most->value.text();
+    bounds.most = most;
+    bounds.below_most = range.most->excluded;
+  }
+  return json_number(bounds);
+}
+
+// Multiples of the fraction, which divides 1 and has at most four places.
+Result<Regular> fraction_multiples(const Decimal& step) {
+  const auto places = static_cast<std::size_t>(
+      std::max<std::int64_t>(static_cast<std::int64_t>(step.digits.size()) - step.point, 0));
+  const std::uint64_t power = places == 1 ? 10 : places == 2 ? 100 : places == 3 ? 1'000 : 10'000;
+  const std::uint64_t digits = step.digits.size() <= 4 ? std::stoull(step.digits) : 0;
+  if (places > 4 || digits == 0 || power % digits != 0) {
+    return fail(ErrorCode::unsupported,
+                "multipleOf: {} cannot be enforced; whole numbers and fractions that divide 1, "
+                "of at most 4 places, can",
+                step.text());
+  }
+  std::string pattern = "-?(?:0|[1-9][0-9]*)(?:\\.(?:";
+  for (std::uint64_t n = 0; n < power; n += digits) {
+    std::string behind = fmt::format("{:0{}}", n, places);
+    while (behind.ends_with('0')) behind.pop_back();
+    pattern += (n == 0 ? "" : "|") + behind + (behind.empty() ? "0" : "") + "0*";
+  }
+  return regex(pattern + "))?", Match::whole);
+}
+
+// The whole steps among them as one.
+Result<std::optional<std::uint64_t>> whole_step(const std::vector<Decimal>& steps) {
+  constexpr std::uint64_t kLargest = 10'000;
+  std::optional<std::uint64_t> out;
+  for (const Decimal& step : steps) {
+    if (!step.whole()) continue;
+    if (step.point <= 5) out = std::lcm(out.value_or(1), std::stoull(step.text()));
+    if (step.point > 5 || *out > kLargest) {
+      return fail(ErrorCode::unsupported, "multipleOf: {} (all together) is too large; at most {}",
+                  step.text(), kLargest);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+// Where readers agree on the numbers at the bounds, texts with and without a point are one
+// language.
+Result<Regular> Plan::number_range(const NumberCase& it, NumberBounds bounds) {
+  constexpr std::int64_t kSafeDigits = 15;  // of whole numbers that all doubles hold
+  const auto& [whole, part] = it.ranges;
+  const auto safe = [](const std::optional<Bound>& bound) {
+    return !bound || bound->value.point <= kSafeDigits;
+  };
+  const bool constant = whole.only() && whole.only() == part.only() && whole.only()->whole();
+  if (constant) bounds.integer = true;  // whose zeros are bounded
+  const bool simple = bounds.integer && !whole.none && safe(whole.least) && safe(whole.most);
+  if (whole == part || constant || simple) return numbers_within(whole, bounds);
+  std::vector<Regular> out;
+  if (!whole.empty()) {
+    NumberBounds without = bounds;
+    without.integer = true;
+    without.zeros = false;
+    STRATA_ASSIGN(Regular numbers, numbers_within(whole, without));
+    out.push_back(std::move(numbers));
+  }
+  if (!part.empty()) {
+    bounds.integer = bounds.integer || (part.only() && part.only()->whole());
+    bounds.fraction = true;
+    STRATA_ASSIGN(Regular numbers, numbers_within(part, bounds));
+    out.push_back(std::move(numbers));
+  }
+  return either(out);
+}
+
 Result<Regular> Plan::number_language(const NumberCase& it) {
   static const Regular plain = *regex("-?(?:0|[1-9][0-9]*)(?:\\.[0-9]+)?", Match::whole);
   static const Regular fractions = *regex("-?(?:0|[1-9][0-9]*)\\.[0-9]*[1-9][0-9]*", Match::whole);
   STRATA_TRY(expander_.spend(100));
   NumberBounds bounds;
-  std::string least, most;
-  if (it.least) {
-    least = plain_decimal(it.least->value);
-    bounds.least = least;
-    bounds.above_least = it.least->excluded;
-  }
-  if (it.most) {
-    most = plain_decimal(it.most->value);
-    bounds.most = most;
-    bounds.below_most = it.most->excluded;
-  }
-  const bool whole_constant = it.least && it.most && it.least->value == it.most->value &&
-                              std::trunc(it.least->value) == it.least->value;
-  bounds.integer = it.integer || whole_constant;  // whose zeros are bounded
   bounds.zeros = true;
-  std::uint64_t whole_step = 1;
-  std::vector<Regular> also;
-  for (const double step : it.steps) {
-    const std::optional<Decimal> parts = decimal(step);
-    if (!parts) return fail(ErrorCode::unsupported, "multipleOf: {} has too many digits", step);
-    std::uint64_t power = 1;
-    for (unsigned i = 0; i < std::min(parts->places, 9U); ++i) power *= 10;
-    if (parts->places == 0) {
-      bounds.integer = true;
-      whole_step = std::lcm(whole_step, std::min<std::uint64_t>(parts->digits, 1'000'000));
-      if (whole_step > 10'000 || parts->digits > 10'000) {
-        return fail(ErrorCode::unsupported,
-                    "multipleOf: {} (all together) is too large; at most 10000", step);
-      }
-      continue;
-    }
-    if (parts->places > 4 || power % parts->digits != 0) {
-      return fail(ErrorCode::unsupported,
-                  "multipleOf: {} cannot be enforced; whole numbers and fractions that divide 1, "
-                  "of at most 4 places, can",
-                  step);
-    }
-    std::string pattern = "-?(?:0|[1-9][0-9]*)(?:\\.(?:";
-    for (std::uint64_t n = 0; n < power; n += parts->digits) {
-      std::string digits = fmt::format("{:0{}}", n, parts->places);
-      while (digits.ends_with('0')) digits.pop_back();
-      pattern += (n == 0 ? "" : "|") + digits + (digits.empty() ? "0" : "") + "0*";
-    }
-    STRATA_ASSIGN(Regular fraction, regex(pattern + "))?", Match::whole));
-    also.push_back(std::move(fraction));
-  }
-  if (bounds.integer) bounds.multiple_of = whole_step;
-  STRATA_ASSIGN(Regular out, json_number(bounds));
-  for (const Regular& language : also) {
-    STRATA_ASSIGN(out, both(out, language));
+  STRATA_ASSIGN(bounds.multiple_of, whole_step(it.steps));
+  bounds.integer = it.integer || bounds.multiple_of;
+  STRATA_ASSIGN(Regular out, number_range(it, bounds));
+  for (const Decimal& step : it.steps) {
+    if (step.whole()) continue;
+    STRATA_ASSIGN(const Regular multiples, fraction_multiples(step));
+    STRATA_ASSIGN(out, both(out, multiples));
   }
   if (it.fraction) {
     STRATA_ASSIGN(out, both(out, fractions));
   }
-  for (const double step : it.not_steps) {
+  for (const Decimal& step : it.not_steps) {
     NumberCase multiple;
     multiple.steps.push_back(step);
     STRATA_ASSIGN(const Regular multiples, number_language(multiple));

@@ -100,6 +100,7 @@ class Plan {
   Status open(PlanNode& node);
   Status open_scalars(PlanNode& node);
   Result<Regular> number_language(const NumberCase& it);
+  static Result<Regular> number_range(const NumberCase& it, NumberBounds bounds);
   Result<ArrayPlan> array(ArrayCase it);
   Result<Machine> counting(const ArrayCase& it);
   Result<Machine> distinct(const ArrayCase& it);
@@ -129,8 +130,5 @@ class Plan {
   std::uint32_t depth_ = 0;                   // of the node being opened
   const boost::json::value* place_ = nullptr;
 };
-
-// A number as JSON writes it, without an exponent.
-std::string plain_decimal(long double value);
 
 }  // namespace strata::constrain

@@ -1,9 +1,9 @@
 // Keywords of numbers and strings.
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <mutex>
 
+#include "base/json_number.h"
 #include "constrain/schema_expand.h"
 #include "constrain/time_limit.h"
 
@@ -17,17 +17,9 @@ std::string_view view(json::string_view text) {
   return {text.data(), text.size()};
 }
 
-long double exact(const json::value& number) {
-  if (const std::int64_t* it = number.if_int64()) return static_cast<long double>(*it);
-  if (const std::uint64_t* it = number.if_uint64()) return static_cast<long double>(*it);
-  const double* it = number.if_double();
-  return it == nullptr ? 0 : static_cast<long double>(*it);
-}
-
-NumberCase bounded(std::optional<Bound> least, std::optional<Bound> most) {
+NumberCase within(NumberRanges ranges) {
   NumberCase it;
-  it.least = least;
-  it.most = most;
+  it.ranges = std::move(ranges);
   return it;
 }
 
@@ -50,45 +42,51 @@ Result<std::optional<Cases<NumberCase>>> Expander::assertion(const Site& site, b
     if (excluded && site.value.is_bool()) {  // draft 4, where it says something of `minimum`
       return refuse(site, "true and false are draft 4's; give the number itself");
     }
-    STRATA_TRY(number(site));
-    const Bound bound{exact(site.value), excluded};
-    const Bound beyond{bound.value, !excluded};
-    if (most) return one(negated ? bounded(beyond, std::nullopt) : bounded(std::nullopt, bound));
-    return one(negated ? bounded(std::nullopt, beyond) : bounded(bound, std::nullopt));
+    STRATA_ASSIGN(const SchemaNumber bound, number(site));
+    // What is negated lies beyond it.
+    return one(within(most != negated ? NumberRanges::at_most(bound, excluded != negated)
+                                      : NumberRanges::at_least(bound, excluded != negated)));
   }
   if (name == "multipleOf") {
-    STRATA_ASSIGN(const double step, number(site));
-    if (step <= 0) return wrong(site, "a number above 0 is needed");
+    STRATA_ASSIGN(const SchemaNumber step, number(site));
+    if (step.exact <= Decimal()) return wrong(site, "a number above 0 is needed");
     NumberCase it;
-    (negated ? it.not_steps : it.steps).push_back(step);
+    (negated ? it.not_steps : it.steps).push_back(step.exact);
     return one(it);
   }
   return std::optional<Cases<NumberCase>>();
 }
 
 Result<Cases<NumberCase>> Expander::among(Constants constants, bool negated, const NumberCase&) {
-  std::vector<long double> points;
-  for (const json::value* it : constants)
-    if (it->is_number()) points.push_back(exact(*it));
-  std::sort(points.begin(), points.end());
-  points.erase(std::unique(points.begin(), points.end()), points.end());
-  Cases<NumberCase> out;
-  std::optional<Bound> before;
-  for (const long double point : points) {
-    out.push_back(negated ? bounded(before, Bound{point, true})
-                          : bounded(Bound{point, false}, Bound{point, false}));
-    before = Bound{point, true};
+  std::vector<SchemaNumber> points;
+  for (const json::value* it : constants) {
+    if (!is_number(*it)) continue;
+    Result<SchemaNumber> point = SchemaNumber::of(*it);
+    if (!point) {
+      return tl::unexpected(
+          document_.error(point.error().code, *it, "", std::move(point).error().message));
+    }
+    points.push_back(*std::move(point));
   }
-  if (negated) out.push_back(bounded(before, std::nullopt));
+  Cases<NumberCase> out;
+  if (negated) {
+    for (NumberRanges& it : NumberRanges::without(std::move(points)))
+      out.push_back(within(std::move(it)));
+    return out;
+  }
+  std::sort(points.begin(), points.end(), SchemaNumber::before);
+  for (const SchemaNumber& point : points) {
+    NumberRanges here = NumberRanges::at_least(point, false);
+    here.meet(NumberRanges::at_most(point, false));
+    const bool known = !out.empty() && out.back().ranges == here;
+    if (!known && !here.empty()) out.push_back(within(std::move(here)));
+  }
   return out;
 }
 
 Result<bool> Expander::impossible(const NumberCase& it, int) {
-  if (!it.integer || !it.least || !it.most) return false;
-  const long double first = std::ceil(it.least->value), last = std::floor(it.most->value);
-  const bool above = it.least->excluded && first == it.least->value;
-  const bool below = it.most->excluded && last == it.most->value;
-  return first + (above ? 1 : 0) > last - (below ? 1 : 0);
+  return it.integer && it.ranges.whole.without_whole_numbers() &&
+         it.ranges.part.without_whole_numbers();
 }
 
 // Formats are few and large: what is made of them is kept for all schemas.

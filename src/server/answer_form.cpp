@@ -6,6 +6,7 @@
 #include <mutex>
 #include <set>
 
+#include "base/json_number.h"
 #include "constrain/gbnf.h"
 #include "constrain/json_schema.h"
 #include "constrain/time_limit.h"
@@ -68,7 +69,7 @@ Answer<void> read_schema(const json::value& schema, std::string_view field, Gene
     return grammar.status();
   });
   if (!status) return refuse(400, field, "'{}': {}", field, status.error().message);
-  request.form = "%json " + json::serialize(schema);
+  request.form = "%json " + write_json(schema);
   return {};
 }
 
@@ -181,7 +182,7 @@ class CallRules {
   static std::string fields(const json::value& tool) {
     return fmt::format("{} {} {} {} {}", is_strict(tool) ? "%fields" : "%fields-if-able",
                        json_text(kMarks.open), json_text(kMarks.middle), json_text(kMarks.close),
-                       json::serialize(schema_of(tool)));
+                       write_json(schema_of(tool)));
   }
 
   const ChatRequest& request_;
@@ -192,7 +193,7 @@ class CallRules {
 
 Answer<void> read_format(const json::value& format, std::string_view field, bool flat,
                          Generation& request) {
-  const auto* object = format.if_object();
+  const auto* object = object_of(format);
   const json::value* type = object == nullptr ? nullptr : given(*object, "type");
   if (type == nullptr || !type->is_string())
     return refuse(400, field, "'{}' must be an object with a 'type'", field);
@@ -208,7 +209,7 @@ Answer<void> read_format(const json::value& format, std::string_view field, bool
   if (word == "json_schema") {
     const json::value* holder = flat ? &format : member("json_schema");
     const json::value* schema =
-        holder == nullptr || !holder->is_object() ? nullptr : given(holder->get_object(), "schema");
+        holder == nullptr || !object_of(*holder) ? nullptr : given(holder->get_object(), "schema");
     const std::string place = fmt::format("{}{}.schema", field, flat ? "" : ".json_schema");
     if (schema == nullptr) return refuse(400, place, "'{}' is missing", place);
     return read_schema(*schema, place, request);
@@ -287,13 +288,13 @@ Answer<void> read_tool_choice(const json::value& choice, ChatRequest& request) {
       return {};
     }
   }
-  const auto* object = choice.if_object();
+  const auto* object = object_of(choice);
   const json::value* type = object == nullptr ? nullptr : given(*object, "type");
   const std::string_view word =
       type != nullptr && type->is_string() ? view(type->get_string()) : std::string_view();
   const auto name_in = [&](const json::object& holder) {
     const json::value* nested = given(holder, "function");
-    const json::object* place = nested != nullptr ? nested->if_object() : &holder;
+    const json::object* place = nested != nullptr ? object_of(*nested) : &holder;
     const json::value* name = place == nullptr ? nullptr : given(*place, "name");
     return name != nullptr && name->is_string() ? view(name->get_string()) : std::string_view();
   };
@@ -305,14 +306,14 @@ Answer<void> read_tool_choice(const json::value& choice, ChatRequest& request) {
   if (word == "allowed_tools") {
     const json::value* nested = given(*object, "allowed_tools");
     const json::object& inner =
-        nested != nullptr && nested->is_object() ? nested->get_object() : *object;
+        nested != nullptr && object_of(*nested) ? nested->get_object() : *object;
     const json::value* tools = given(inner, "tools");
     const json::value* mode = given(inner, "mode");
     if (tools == nullptr || !tools->is_array() || tools->get_array().empty())
       return refuse(400, kField, "'tool_choice' of allowed tools needs 'tools'");
     for (const json::value& tool : tools->get_array()) {
       const std::string_view name =
-          tool.is_object() ? name_in(tool.get_object()) : std::string_view();
+          object_of(tool) ? name_in(tool.get_object()) : std::string_view();
       if (!has_tool(request, name))
         return refuse(400, kField, "'tool_choice' allows '{}', which is none of the 'tools'", name);
       request.callable.emplace_back(name);

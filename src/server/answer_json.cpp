@@ -3,6 +3,7 @@
 #include <cmath>
 #include <random>
 
+#include "base/json_number.h"
 #include "base/log.h"
 #include "tokenizer/utf8_stream.h"
 
@@ -136,7 +137,7 @@ ApiError failure_of(const ChatResult& result) {
 void send_json(ResponseWriter& writer, const json::value& body, unsigned status) {
   HttpResponse response;
   response.status = status;
-  response.body = json::serialize(body);
+  response.body = write_json(body);
   writer.send(std::move(response));
 }
 
@@ -184,11 +185,11 @@ void release_head(ResponseWriter& writer, QueuePlace& place) {
 }
 
 std::string sse_data(const json::object& object) {
-  return fmt::format("data: {}\n\n", json::serialize(object));
+  return fmt::format("data: {}\n\n", write_json(object));
 }
 
 std::string sse_event(std::string_view name, const json::object& object) {
-  return fmt::format("event: {}\ndata: {}\n\n", name, json::serialize(object));
+  return fmt::format("event: {}\ndata: {}\n\n", name, write_json(object));
 }
 
 void cancel_on_close(const ServicePtr& service, const Writer& writer, std::vector<RequestId> ids) {

@@ -1,6 +1,6 @@
 #include "server/anthropic.h"
 
-#include "base/json.h"
+#include "base/json_number.h"
 
 namespace strata::server {
 
@@ -118,8 +118,8 @@ void WholeAnswer::finished(const ChatResult& result) {
         return call.id == view(id);
       });
       if (!whole) continue;
-      auto parsed = parse_json(view(input->get_string()), "the arguments");
-      *input = parsed && parsed->is_object() ? std::move(*parsed) : json::value(json::object());
+      auto parsed = parse_json_exact(view(input->get_string()), "the arguments");
+      *input = parsed && object_of(*parsed) ? std::move(*parsed) : json::value(json::object());
     }
     content.push_back(std::move(block));
   }

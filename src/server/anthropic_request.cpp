@@ -1,5 +1,6 @@
 #include <array>
 
+#include "base/json_number.h"
 #include "chat/call_reader.h"
 #include "server/answer_form.h"
 #include "server/anthropic.h"
@@ -71,7 +72,7 @@ Answer<std::string> text_of(const json::object& block, std::string_view key,
 
 Answer<const json::object*> block_of(const json::value& value, const std::string& place,
                                      std::string& type) {
-  const auto* block = value.if_object();
+  const auto* block = object_of(value);
   if (block == nullptr) return refuse(400, place, "'{}' must be an object with a 'type'", place);
   auto name = text_of(*block, "type", place);
   if (!name) return passed_on(name);
@@ -199,7 +200,7 @@ class MessageReader {
     if (!id) return passed_on(id);
     chat::ToolCall call{id->value_or(""), std::move(*name), json::object()};
     if (const json::value* input = given(block, "input")) {
-      call.arguments = input->is_object() ? *input : json::object{{"input", *input}};
+      call.arguments = object_of(*input) ? *input : json::object{{"input", *input}};
     }
     message().tool_calls.push_back(std::move(call));
     return {};
@@ -226,7 +227,7 @@ class MessageReader {
 
 Answer<void> read_message(const json::value& value, const std::string& place,
                           std::vector<chat::Message>& out) {
-  const auto* object = value.if_object();
+  const auto* object = object_of(value);
   if (object == nullptr) return refuse(400, place, "'{}' must be an object", place);
   auto role = text_of(*object, "role", place);
   if (!role) return passed_on(role);
@@ -281,7 +282,7 @@ Answer<void> read_messages(const json::object& body, std::vector<chat::Message>&
 
 // To OpenAI's form, which templates read.
 Answer<json::object> read_tool(const json::value& value, const std::string& place) {
-  const auto* tool = value.if_object();
+  const auto* tool = object_of(value);
   if (tool == nullptr) return refuse(400, place, "'{}' must be an object", place);
   auto type = read_string(*tool, "type");
   if (!type) return passed_on(type);
@@ -307,7 +308,7 @@ Answer<json::object> read_tool(const json::value& value, const std::string& plac
     function["description"] = *description;
   }
   const json::value* schema = given(*tool, "input_schema");
-  if (schema != nullptr && !schema->is_object()) {
+  if (schema != nullptr && !object_of(*schema)) {
     return refuse(400, place, "'{}' needs an 'input_schema' that is a JSON schema object", place);
   }
   function["parameters"] = schema == nullptr ? json::object() : schema->get_object();

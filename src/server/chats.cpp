@@ -4,6 +4,7 @@
 #include <charconv>
 #include <ctime>
 
+#include "base/json_number.h"
 #include "server/query.h"
 #include "server/request_fields.h"
 
@@ -37,7 +38,7 @@ void collect_text(const json::value& value, std::string& text) {
   if (const auto* array = value.if_array()) {
     for (const json::value& one : *array) collect_text(one, text);
   }
-  const auto* object = value.if_object();
+  const auto* object = object_of(value);
   if (object == nullptr) return;
   for (const auto& [key, member] : *object) {
     if (key == "text" && member.is_string()) {
@@ -58,8 +59,8 @@ Answer<ChatStore::Wish> read_wish(const json::object& body) {
   }
   const json::value* content = given(body, "content");
   if (content == nullptr) return wish;
-  if (!content->is_object()) return refuse(400, "content", "'content' must be an object");
-  wish.content = json::serialize(*content);
+  if (!object_of(*content)) return refuse(400, "content", "'content' must be an object");
+  wish.content = write_json(*content);
   if (wish.content->size() > kMaxChatBytes) {
     return refuse(413, "content", "'content' has {} bytes of JSON, at most {} are allowed",
                   wish.content->size(), kMaxChatBytes);
@@ -82,7 +83,7 @@ void send_chat(const Writer& writer, const StoredChat& chat) {
   json::object head = {{"object", "chat"}};
   for (auto& [key, value] : chat_json(chat)) head[key] = value;
   HttpResponse response;
-  response.body = json::serialize(head);
+  response.body = write_json(head);
   response.body.pop_back();
   response.body.append(",\"content\":").append(chat.content).append("}");
   writer->send(std::move(response));

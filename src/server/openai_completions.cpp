@@ -1,4 +1,5 @@
 #include "server/openai_completions.h"
+#include "base/json_number.h"
 #include "server/answer_form.h"
 
 #include <algorithm>
@@ -99,7 +100,7 @@ Answer<void> read_prompts(const json::object& body, const Tokenizer& tokenizer,
   const json::value* value = given(body, "prompt");
   if (value == nullptr) return refuse(400, "prompt", "'prompt' is missing");
   const auto* array = value->if_array();
-  const bool many = array != nullptr && !array->empty() && !array->front().is_number();
+  const bool many = array != nullptr && !array->empty() && !is_number(array->front());
   if (!many) return add_prompt(*value, tokenizer, request);
   if (array->size() > kMaxPrompts) {
     return refuse(400, "prompt", "'prompt' holds {} prompts, at most {} are allowed", array->size(),
@@ -415,7 +416,7 @@ Answer<std::vector<TokenId>> read_token_ids(const json::array& values, std::stri
     const auto id = value.is_number() ? value.to_number<std::int64_t>(code) : -1;
     if (code || id < 0 || static_cast<std::uint64_t>(id) >= vocabulary) {
       return refuse(400, key, "'{}' holds {}, which is no token id of the vocabulary of {}", key,
-                    json::serialize(value).substr(0, 40), vocabulary);
+                    write_json(value).substr(0, 40), vocabulary);
     }
     ids.push_back(static_cast<TokenId>(id));
   }

@@ -1,6 +1,6 @@
 #include "server/openai_messages.h"
 
-#include "base/json.h"
+#include "base/json_number.h"
 #include "chat/call_reader.h"
 #include "server/pictures.h"
 #include "server/request_fields.h"
@@ -15,7 +15,7 @@ namespace {
 Answer<json::array> as_array(const json::value& value, const std::string& place) {
   if (const auto* array = value.if_array()) return *array;
   if (const auto* text = value.if_string()) {
-    auto decoded = parse_json(view(*text), place);
+    auto decoded = parse_json_exact(view(*text), place);
     if (decoded && decoded->is_array()) return std::move(decoded->get_array());
   }
   return refuse(400, place, "'{}' must be an array of objects", place);
@@ -41,7 +41,7 @@ Answer<std::string> needed_text(const json::object& part, std::string_view key,
 Answer<std::string> part_text(const json::value& part, std::string_view role,
                               const std::string& place) {
   if (const auto* text = part.if_string()) return std::string(view(*text));
-  const auto* object = part.if_object();
+  const auto* object = object_of(part);
   if (object == nullptr) {
     return refuse(400, place, "'{}' must be an object with a 'type'", place);
   }
@@ -82,21 +82,21 @@ Answer<std::string> content_text(const json::object& message, std::string_view r
 // was cut, say) is kept under one key: history must not make a conversation unusable.
 json::value call_arguments(const json::value* value) {
   if (value == nullptr) return json::object();
-  if (value->is_object()) return *value;
+  if (object_of(*value)) return *value;
   if (const auto* text = value->if_string()) {
     if (view(*text).find_first_not_of(" \t\r\n") == std::string_view::npos) return json::object();
-    auto parsed = parse_json(view(*text), "the arguments");
-    if (parsed && parsed->is_object()) return std::move(*parsed);
+    auto parsed = parse_json_exact(view(*text), "the arguments");
+    if (parsed && object_of(*parsed)) return std::move(*parsed);
   }
   return json::object{{"arguments", *value}};
 }
 
 Answer<chat::ToolCall> parse_call(const json::value& value, const std::string& place) {
-  const auto* object = value.if_object();
+  const auto* object = object_of(value);
   if (object == nullptr) return refuse(400, place, "'{}' must be an object", place);
   const json::object* function = object;  // the short form {name, arguments}
   if (const json::value* nested = given(*object, "function")) {
-    function = nested->if_object();
+    function = object_of(*nested);
     if (function == nullptr) {
       return refuse(400, place, "'{}.function' must be an object", place);
     }
@@ -124,7 +124,7 @@ Answer<std::vector<chat::ToolCall>> parse_calls(const json::value& value,
 }
 
 Answer<chat::Message> parse_message(const json::value& value, const std::string& place) {
-  const auto* object = value.if_object();
+  const auto* object = object_of(value);
   if (object == nullptr) return refuse(400, place, "'{}' must be an object", place);
   const auto failed = [](auto& result) {
     return tl::unexpected<ApiError>(std::move(result).error());
@@ -167,14 +167,14 @@ Answer<chat::Message> parse_message(const json::value& value, const std::string&
 }
 
 Answer<json::object> parse_tool(const json::value& value, const std::string& place) {
-  const auto* object = value.if_object();
+  const auto* object = object_of(value);
   if (object == nullptr) return refuse(400, place, "'{}' must be an object", place);
   const json::value* nested = given(*object, "function");
   const json::value* type = given(*object, "type");
   if (type != nullptr && (!type->is_string() || type->get_string() != "function")) {
     return refuse(400, place, "'{}' is no function; tools of other types are not supported", place);
   }
-  const json::object* function = nested == nullptr ? object : nested->if_object();
+  const json::object* function = nested == nullptr ? object : object_of(*nested);
   if (function == nullptr) return refuse(400, place, "'{}.function' must be an object", place);
   const json::value* name = given(*function, "name");
   if (name == nullptr || !name->is_string() || name->get_string().empty()) {
@@ -184,7 +184,7 @@ Answer<json::object> parse_tool(const json::value& value, const std::string& pla
     return refuse(400, place, "'{}': {}", place, chat::kNoCallableName);
   }
   const json::value* parameters = given(*function, "parameters");
-  if (parameters != nullptr && !parameters->is_object()) {
+  if (parameters != nullptr && !object_of(*parameters)) {
     return refuse(400, place, "'{}' needs 'parameters' that are a JSON schema object", place);
   }
   if (nested != nullptr) {

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <ctime>
 
-#include "base/json.h"
+#include "base/json_number.h"
 #include "base/log.h"
 #include "server/query.h"
 
@@ -27,7 +27,7 @@ ApiError store_error(const Error& error, std::string_view param = {}) {
 
 // Of what the store holds; that was written by us.
 json::value parsed(const std::string& text) {
-  auto value = parse_json(text, "a stored response", 2 * kJsonDepth);
+  auto value = parse_json_exact(text, "a stored response", 2 * kJsonDepth);
   return value ? std::move(*value) : json::value(json::object());
 }
 
@@ -114,7 +114,7 @@ Status Responses::save(const ResponsesRequest& request, const json::object& resp
                        const ResponseEvents* events) {
   if (!request.store) return {};
   return store_->put({std::string(view(response.at("id").get_string())), request.owner,
-                      request.previous, json::serialize(response), json::serialize(request.input),
+                      request.previous, write_json(response), write_json(request.input),
                       events == nullptr ? std::string() : events->stored()},
                      now());
 }

@@ -2,7 +2,7 @@
 #include <array>
 
 #include "base/base64.h"
-#include "base/json.h"
+#include "base/json_number.h"
 #include "chat/call_reader.h"
 #include "server/answer_form.h"
 #include "server/openai_responses.h"
@@ -96,7 +96,7 @@ Answer<std::string> content_text(const json::value* content, const std::string& 
   std::string joined;
   for (std::size_t i = 0; i < parts->size(); ++i) {
     const std::string at = fmt::format("{}[{}]", place, i);
-    const auto* part = (*parts)[i].if_object();
+    const auto* part = object_of((*parts)[i]);
     if (part == nullptr) return refuse(400, at, "'{}' must be an object with a 'type'", at);
     auto type = text_of(*part, "type", at);
     if (!type) return type;
@@ -124,7 +124,7 @@ class ItemReader {
   explicit ItemReader(std::vector<chat::Message>& messages) : messages_(messages) {}
 
   Answer<void> read(const json::value& value, const std::string& place) {
-    const auto* item = value.if_object();
+    const auto* item = object_of(value);
     if (item == nullptr) return refuse(400, place, "'{}' must be an object", place);
     auto type = read_string(*item, "type");
     if (!type) return passed_on(type);
@@ -214,8 +214,8 @@ class ItemReader {
     } else if (given_text.find_first_not_of(" \t\r\n") != std::string::npos) {
       // Text that is no object (a call that was cut, say) is kept: history must not make a
       // conversation unusable.
-      auto parsed = parse_json(given_text, "the arguments");
-      call.arguments = parsed && parsed->is_object()
+      auto parsed = parse_json_exact(given_text, "the arguments");
+      call.arguments = parsed && object_of(*parsed)
                            ? std::move(*parsed)
                            : json::value(json::object{{"arguments", given_text}});
     }
@@ -275,7 +275,7 @@ Answer<json::object> function_of(const json::object& tool, const std::string& pl
     function["description"] = *description;
   }
   const json::value* parameters = given(tool, "parameters");
-  if (parameters != nullptr && !parameters->is_object()) {
+  if (parameters != nullptr && !object_of(*parameters)) {
     return refuse(400, place, "'{}' needs 'parameters' that are a JSON schema object", place);
   }
   function["parameters"] = parameters == nullptr ? json::object() : parameters->get_object();
@@ -291,7 +291,7 @@ std::string name_of(const json::object& tool) {
 
 Answer<void> read_tool(const json::value& value, const std::string& place, const std::string& space,
                        ResponsesRequest& request) {
-  const auto* tool = value.if_object();
+  const auto* tool = object_of(value);
   if (tool == nullptr) return refuse(400, place, "'{}' must be an object", place);
   auto type = text_of(*tool, "type", place);
   if (!type) return passed_on(type);

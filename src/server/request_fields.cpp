@@ -7,7 +7,8 @@
 #include <limits>
 #include <random>
 
-#include "base/json.h"
+#include "base/decimal.h"
+#include "base/json_number.h"
 #include "base/nearest.h"
 
 namespace strata::server {
@@ -19,9 +20,7 @@ namespace {
 constexpr std::string_view kBody = "the request body";
 
 double number_of(const json::value& value) {
-  json::error_code code;
-  const auto number = value.is_number() ? value.to_number<double>(code) : std::nan("");
-  return code ? std::nan("") : number;
+  return is_number(value) ? nearest_double(number_text(value)) : std::nan("");
 }
 
 tl::unexpected<ApiError> wrong_field(const Error& error, std::string_view key) {
@@ -65,9 +64,9 @@ const json::value* given(const json::object& object, std::string_view key) {
 }
 
 Answer<json::object> parse_body(std::string_view text) {
-  auto parsed = parse_json(text, kBody);
+  auto parsed = parse_json_exact(text, kBody);
   if (!parsed) return wrong_field(parsed.error(), "");
-  auto* object = parsed->if_object();
+  auto* object = object_of(*parsed);
   if (object == nullptr) return refuse(400, "", "the request body must be a JSON object");
   return std::move(*object);
 }
@@ -222,7 +221,7 @@ Answer<std::vector<LogitBias>> read_logit_bias(const json::object& body) {
   std::vector<LogitBias> biases;
   const json::value* value = given(body, kBias);
   if (value == nullptr) return biases;
-  const auto* object = value->if_object();
+  const auto* object = object_of(*value);
   const auto* array = value->if_array();
   if (object == nullptr && array == nullptr) {
     return refuse(400, kBias, "'logit_bias' must be an object of token ids and biases");
@@ -340,7 +339,7 @@ Answer<void> read_speed(const json::object& body, Generation& request) {
   if (!(number >= 0 && number <= kMaxDrafts) || number != std::floor(number)) {
     return refuse(400, "drafts",
                   "'drafts' is {}; it must be \"auto\", \"off\" or a whole number from 0 to {}",
-                  json::serialize(*drafts).substr(0, 40), kMaxDrafts);
+                  write_json(*drafts).substr(0, 40), kMaxDrafts);
   }
   request.drafts = static_cast<std::uint32_t>(number);
   return {};
@@ -459,7 +458,7 @@ Answer<std::optional<std::string>> read_effort(const json::object& body,
   const json::value* value = given(body, "reasoning_effort");
   std::string_view field = "reasoning_effort";
   if (const json::value* reasoning = given(body, "reasoning")) {
-    const auto* object = reasoning->if_object();
+    const auto* object = object_of(*reasoning);
     if (object == nullptr) return refuse(400, "reasoning", "'reasoning' must be an object");
     // The summary is a wish about how the thinking is shown; it is shown whole.
     constexpr std::array kFields = {Field{"effort"}, Field{"summary", Field::Use::harmless},
@@ -487,7 +486,7 @@ Answer<json::object> read_template_arguments(const json::object& body,
                                              const json::object& defaults) {
   json::object arguments;
   if (const json::value* value = given(body, "chat_template_kwargs")) {
-    const auto* object = value->if_object();
+    const auto* object = object_of(*value);
     if (object == nullptr) {
       return refuse(400, "chat_template_kwargs", "'chat_template_kwargs' must be an object");
     }

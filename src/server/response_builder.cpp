@@ -1,7 +1,7 @@
 #include <ctime>
 
 #include "base/base64.h"
-#include "base/json.h"
+#include "base/json_number.h"
 #include "server/openai_responses.h"
 
 namespace strata::server {
@@ -159,9 +159,9 @@ void ResponseBuilder::close_item(std::string_view status) {
     emit("response.function_call_arguments.done", std::move(data));
     item["arguments"] = text_;
   } else {
-    auto parsed = parse_json(text_, "the arguments");
+    auto parsed = parse_json_exact(text_, "the arguments");
     const json::value* input =
-        parsed && parsed->is_object() ? given(parsed->get_object(), "input") : nullptr;
+        parsed && object_of(*parsed) ? given(parsed->get_object(), "input") : nullptr;
     const std::string text =
         input != nullptr && input->is_string() ? std::string(view(input->get_string())) : text_;
     json::object delta = data;

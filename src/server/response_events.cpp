@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "base/json.h"
+#include "base/json_number.h"
 #include "server/answer_json.h"
 #include "server/request_fields.h"
 
@@ -27,7 +27,7 @@ std::string event_text(std::string_view type, std::uint64_t number, std::string_
 }  // namespace
 
 std::string response_event(std::string_view type, std::uint64_t number, const json::object& data) {
-  return event_text(type, number, json::serialize(data), std::nullopt);
+  return event_text(type, number, write_json(data), std::nullopt);
 }
 
 // One client. Runs on its connection's strand but for wake().
@@ -98,7 +98,7 @@ void ResponseEvents::add(std::string_view type, json::object data) {
     data.stable_erase(found);
   }
   const std::lock_guard lock(mutex_);
-  push({std::string(type), json::serialize(data)}, std::move(delta));
+  push({std::string(type), write_json(data)}, std::move(delta));
   std::erase_if(readers_, [](const auto& known) { return known.expired(); });
   for (const auto& known : readers_) {
     if (const auto reader = known.lock()) reader->wake();

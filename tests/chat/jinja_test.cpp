@@ -9,6 +9,8 @@
 #include <sstream>
 #include <thread>
 
+#include "base/json_number.h"
+
 namespace strata::chat::jinja {
 namespace {
 
@@ -279,6 +281,39 @@ TEST(Jinja, StringsRememberWhereTheyComeFrom) {
   };
   for (const auto& [source, expected] : cases)
     EXPECT_EQ(marked(source, context), expected) << source;
+}
+
+// As Python, whose integers have any size.
+TEST(Jinja, IntegersOfAnySize) {
+  const Variables context = variables(*parse_json_exact(
+      R"({"a": 100000000000000000000, "b": -9223372036854775809, "c": 9223372036854775808,
+          "d": 0.1000000000000000000001, "e": 1e20, "f": 1e400, "g": 100000000000000000001})",
+      "the context"));
+  const std::pair<const char*, const char*> cases[] = {
+      {"{{ a }}|{{ [a, b] }}|{{ a | tojson }}|{{ {'k': b} | tojson }}",
+       "100000000000000000000|[100000000000000000000, -9223372036854775809]|100000000000000000000|"
+       "{\"k\": -9223372036854775809}"},
+      {"{{ d }} {{ e }} {{ f }} {{ f | tojson }}", "0.1 1e+20 inf Infinity"},
+      {"{{ a == e }} {{ g == e }} {{ g > e }} {{ a < g }} {{ a == g }} {{ b < c }} {{ a < f }}",
+       "True False True True False True True"},
+      {"{{ -c }} {{ -b }} {{ b | abs }} {{ -a }} {{ +a }}",
+       "-9223372036854775808 9223372036854775809 9223372036854775809 -100000000000000000000 "
+       "100000000000000000000"},
+      {"{{ a is integer }} {{ a is number }} {{ a is float }} {{ 'y' if a }} {{ a | int }}",
+       "True True False y 100000000000000000000"},
+      {"{{ '100000000000000000001' | int }} {{ '%d' % a }} {{ a | string }} {{ a | float }}",
+       "100000000000000000001 100000000000000000000 100000000000000000000 1e+20"},
+      {"{{ a / 2 }} {{ {a: 1}[g - 0 if false else a] }} {{ [a, g] | max }}",
+       "5e+19 1 100000000000000000001"},
+      {"{{ a + 1 }}", "error: a number must be an integer of 64 bits; this one is larger"},
+  };
+  for (const auto& [source, expected] : cases) {
+    const std::string text = text_of(source, context);
+    EXPECT_TRUE(text == expected || (text.starts_with("error: ") && text.ends_with(expected + 7)))
+        << source << "\n"
+        << text << "\n"
+        << expected;
+  }
 }
 
 TEST(Jinja, OneTemplateRendersInSeveralThreads) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json_number.h"
 #include "chat/jinja/text.h"
 #include "chat/output_parser.h"
 #include "tokenizer/byte_alphabet.h"
@@ -79,7 +80,7 @@ inline Outcome parse(const Tokenizer& tokenizer, const std::vector<TokenId>& ids
   out.message = parser.message();
   for (std::size_t i = 0; i < out.message.tool_calls.size() && i < out.arguments.size(); ++i) {
     const ToolCall& call = out.message.tool_calls[i];
-    EXPECT_EQ(out.arguments[i], arguments_text(call.arguments));
+    EXPECT_EQ(out.arguments[i], write_json(call.arguments));
     EXPECT_EQ(out.begun[i], call.id + " " + call.name);
     EXPECT_EQ(boost::json::parse(out.arguments[i]), call.arguments);
   }

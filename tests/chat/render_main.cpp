@@ -7,6 +7,7 @@
 #include <iostream>
 #include <iterator>
 
+#include "base/json_number.h"
 #include "chat/jinja/jinja.h"
 
 namespace {
@@ -34,7 +35,12 @@ json::value render_all(std::string_view source, const std::vector<Variables>& co
 
 int main() {
   const std::string input(std::istreambuf_iterator<char>(std::cin), {});
-  const json::value request = json::parse(input);
+  const auto parsed = strata::parse_json_exact(input, "the request", 256);
+  if (!parsed) {
+    std::cerr << parsed.error().message << "\n";
+    return 2;
+  }
+  const json::value& request = *parsed;
   std::vector<Variables> contexts;
   for (const json::value& context : request.at("contexts").as_array()) {
     Variables& variables = contexts.emplace_back();

@@ -5,6 +5,8 @@
 
 #include <ctime>
 
+#include "base/json_number.h"
+
 namespace strata::chat {
 namespace {
 
@@ -12,13 +14,13 @@ namespace json = boost::json;
 
 // The argument `text` of a parameter "p" with this schema.
 std::string typed(std::string_view schema, std::string_view text, std::string_view defs = "{}") {
-  const json::array tools = {
-      {{"function",
-        {{"name", "f"},
-         {"parameters",
-          {{"properties", {{"p", json::parse(schema)}}}, {"$defs", json::parse(defs)}}}}}}};
+  const json::array tools = {{{"function",
+                               {{"name", "f"},
+                                {"parameters",
+                                 {{"properties", {{"p", *parse_json_exact(schema, "the schema")}}},
+                                  {"$defs", json::parse(defs)}}}}}}};
   const ToolTypes types(tools);
-  return arguments_text(argument_value(types.parameter("f", "p"), text));
+  return write_json(argument_value(types.parameter("f", "p"), text));
 }
 
 TEST(ToolTypes, KeywordsHoldTogether) {
@@ -53,13 +55,22 @@ TEST(ToolTypes, KeywordsHoldTogether) {
       {R"({"type": ["string", "integer"]})", "05", R"("05")"},
       {R"({"type": ["string", "number"]})", "1.10", R"("1.10")"},
       {R"({"type": ["string", "number"]})", "1.5", "1.5"},
-      {R"({"type": ["string", "number"]})", "12345678901234567890123",
-       R"("12345678901234567890123")"},
+      {R"({"type": ["string", "number"]})", "12345678901234567890123", "12345678901234567890123"},
+      {R"({"type": "integer"})", "-12345678901234567890123", "-12345678901234567890123"},
+      {R"({"type": "integer"})", "12345678901234567890123.0", "12345678901234567890123"},
+      {R"({"type": "integer"})", "1e20", "100000000000000000000"},
+      {R"({"type": "number"})", "1e20", "1e+20"},
+      {R"({"type": "number"})", "0.1000000000000000000001", "0.1000000000000000000001"},
+      {R"({"const": 18446744073709551616})", "18446744073709551616", "18446744073709551616"},
+      {R"({"type": "array", "items": {"type": "integer"}})", "[18446744073709551616, 2.0]",
+       "[18446744073709551616,2]"},
+      {R"({"type": "object"})", "18446744073709551616", R"("18446744073709551616")"},
+      {R"({})", "{\"a\": 18446744073709551616}", "{\"a\":18446744073709551616}"},
       {R"({"type": "integer"})", "-0", "0"},
       {R"({"type": "number"})", "NaN", R"("NaN")"},
-      {R"({"type": "number"})", "1e400", R"("1e400")"},
-      {R"({"type": "array"})", "[[-1e400]]", R"("[[-1e400]]")"},
-      {R"({})", "{\"a\": 1e400}", R"("{\"a\": 1e400}")"},
+      {R"({"type": "number"})", "1e400", "1e400"},
+      {R"({"type": "array"})", "[[-1e400]]", "[[-1e400]]"},
+      {R"({})", "{\"a\": 1e400}", "{\"a\":1e400}"},
   };
   for (const auto& [schema, text, expected] : cases) {
     EXPECT_EQ(typed(schema, text), expected) << schema << " " << text;

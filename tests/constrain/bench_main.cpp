@@ -14,7 +14,7 @@
 #include <iterator>
 #include <random>
 
-#include "base/json.h"
+#include "base/json_number.h"
 #include "constrain/gbnf.h"
 #include "constrain/matcher.h"
 #include "tests/constrain/pieces.h"
@@ -50,7 +50,7 @@ std::string read(const std::string& path) {
 
 // Texts of the tokens by id; added ones have none.
 Result<std::vector<std::string>> read_tokenizer(const std::string& path) {
-  STRATA_ASSIGN(const boost::json::value json, parse_json(read(path), path));
+  STRATA_ASSIGN(const boost::json::value json, parse_json_exact(read(path), path));
   std::vector<std::string> texts;
   const auto at = [&](std::int64_t id) -> std::string& {
     if (texts.size() <= static_cast<std::size_t>(id))

@@ -88,7 +88,7 @@ int main() {
   const std::vector<std::string> texts = vocabulary();
   const std::shared_ptr<const Vocabulary> words = *Vocabulary::make(texts);
   for (std::string line; std::getline(std::cin, line);) {
-    const Result<json::value> input = parse_json(line, "the line", 256);
+    const Result<json::value> input = parse_json_exact(line, "the line", 256);
     if (!input) {
       std::cerr << input.error().message << "\n";
       return 2;

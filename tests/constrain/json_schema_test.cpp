@@ -46,13 +46,14 @@ std::string text_of(const json::value& value) {
 }
 
 SchemaDocuments documents(std::string_view schema) {
-  Result<SchemaDocuments> made = SchemaDocuments::make(*parse_json(schema, "the schema", 256));
+  Result<SchemaDocuments> made =
+      SchemaDocuments::make(*parse_json_exact(schema, "the schema", 256));
   EXPECT_TRUE(made) << schema << ": " << made.error().message;
   return *std::move(made);
 }
 
 std::string refusal(std::string_view schema) {
-  const json::value parsed = *parse_json(schema, "the schema", 256);
+  const json::value parsed = *parse_json_exact(schema, "the schema", 256);
   const Result<SchemaDocuments> made = SchemaDocuments::make(parsed);
   EXPECT_FALSE(made) << schema;
   return made ? "" : made.error().message;
@@ -292,7 +293,7 @@ class Fields : public testing::Test {
  protected:
   static constexpr FieldMarks kMarks{"<p=", ">\n", "\n</p>\n"};
   static Result<SchemaDocuments> make(std::string_view schema) {
-    const json::value parsed = *parse_json(schema, "the schema");
+    const json::value parsed = *parse_json_exact(schema, "the schema");
     Grammar grammar;
     STRATA_ASSIGN(const Grammar::Expr root, json_fields(grammar, parsed, kMarks));
     return SchemaDocuments::make(grammar, root);

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_number.h"
 #include "constrain/json_schema.h"
 #include "constrain/matcher.h"
 

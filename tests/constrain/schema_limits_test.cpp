@@ -14,7 +14,7 @@ namespace json = boost::json;
 using testing::HasSubstr;
 
 json::value parsed(std::string_view schema) {
-  return *parse_json(schema, "the schema", 256);
+  return *parse_json_exact(schema, "the schema", 256);
 }
 
 std::string refusal(const json::value& schema) {

@@ -15,7 +15,7 @@ int main() {
   std::ios::sync_with_stdio(false);
   for (std::string line; std::getline(std::cin, line);) {
     json::object out;
-    const Result<json::value> input = parse_json(line, "the line", 256);
+    const Result<json::value> input = parse_json_exact(line, "the line", 256);
     if (!input) {
       std::cerr << input.error().message << "\n";
       return 2;

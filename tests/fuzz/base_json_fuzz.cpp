@@ -1,12 +1,18 @@
-// Any bytes as JSON: a value no deeper than the limit, or an error that names its place.
+// Any bytes as JSON: a value no deeper than the limit, or an error that names its place. What is
+// read exactly is written again as the same value.
 #include <cstdint>
 #include <string_view>
 
-#include "base/json.h"
+#include "base/json_number.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto value = strata::parse_json(text, "the text");
   if (!value && !value.error().message.starts_with("the text")) __builtin_trap();
+  const auto exact = strata::parse_json_exact(text, "the text");
+  if (exact.has_value() != value.has_value()) __builtin_trap();
+  if (!exact) return 0;
+  const auto again = strata::parse_json_exact(strata::write_json(*exact), "what was written");
+  if (!again || *again != *exact) __builtin_trap();
   return 0;
 }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json_number.h"
 #include "chat/jinja/text.h"
 #include "chat/output_parser.h"
 #include "tokenizer/byte_alphabet.h"
@@ -138,7 +139,7 @@ Answer parse(const std::vector<TokenId>& ids, const Tokenizer& tokens, const Par
   require(message.content == answer.content);
   require(message.tool_calls.size() == answer.ended);
   for (std::size_t i = 0; i < answer.ended; ++i) {
-    require(arguments_text(message.tool_calls[i].arguments) == answer.arguments[i]);
+    require(write_json(message.tool_calls[i].arguments) == answer.arguments[i]);
     boost::system::error_code error;
     (void)json::parse(answer.arguments[i], error);
     require(!error);

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_number.h"
 #include "constrain/json_schema.h"
 #include "constrain/matcher.h"
 
@@ -55,7 +55,7 @@ void write(Grammar& grammar, Grammar::Expr root, std::string_view input) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
-  const auto schema = parse_json(input, "the schema", 128);
+  const auto schema = parse_json_exact(input, "the schema", 128);
   if (!schema || input.empty()) return 0;
   Grammar documents;
   if (const auto root = json_schema(documents, *schema)) write(documents, *root, input);

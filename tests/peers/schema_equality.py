@@ -2,16 +2,22 @@
 """Gives the schemas and documents of tests/constrain/json_schema_cases.json to PyPI's jsonschema:
 each verdict must be the list's (schema_equality.mjs compares the list with ajv and with Strata).
 
-usage: schema_equality.py            the list
+usage: schema_equality.py            the list, then numbers that no double holds: what Strata takes is
+                                     valid for jsonschema, which reads numbers as Python does, and
+                                     for exact decimals
        schema_equality.py --suite    JSON Schema's own test suite, which jsonschema's source package
                                      carries, by Strata: downloads that package with pip
 """
 
+import decimal
 import glob
 import importlib.metadata
+import itertools
 import json
+import math
 import os
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -117,8 +123,101 @@ def compare_suite():
     return differences
 
 
+def exact_validator():
+    """Numbers with a point or an exponent are decimals, not doubles."""
+    def is_number(_, value):
+        return isinstance(value, (int, decimal.Decimal)) and not isinstance(value, bool)
+
+    def is_integer(checker, value):
+        return is_number(checker, value) and value == int(value)
+
+    base = jsonschema.Draft202012Validator
+    types = base.TYPE_CHECKER.redefine_many({"number": is_number, "integer": is_integer})
+    return jsonschema.validators.extend(base, type_checker=types)
+
+
+# Written so that doubles hold them, round them to even, and leave them out.
+NUMBERS = ["0", "1", "-1", "2.0", "0.1", "0.1000000000000000000001", "1e2", "100", "1e22", "1e23",
+           "100000000000000000000000", "99999999999999991611392", "1e50", "1" + "0" * 50,
+           "100000000000000007629769841091887003294964970946560", "9007199254740992",
+           "9007199254740993", "9007199254740993.0", "9007199254740994", "9223372036854775808",
+           "-9223372036854775809", "18446744073709551615", "18446744073709551616",
+           "18446744073709551617", "18446744073709551616.5", "-1e20", "123456789012345678901234567890",
+           "0.30000000000000004", "0.99999999999999999999", "1.00000000000000000001", "5e-324",
+           "1e-400", "1.7976931348623157e308", "2" + "0" * 308]
+
+
+def plain(text):
+    """The number without an exponent."""
+    return format(decimal.Decimal(text), "f")
+
+
+def neighbours(text):
+    number = plain(text)
+    yield number
+    if "." not in number:
+        yield from (str(int(number) + step) for step in (-1, 1, 2))
+        yield number + ".0"
+        yield number + ".00000000000000000001"
+    near = float(text)
+    if abs(near) < 1e300:
+        for other in (near, math.nextafter(near, math.inf), math.nextafter(near, -math.inf)):
+            if abs(other) > 1e-20 or other == 0:
+                yield plain(repr(other))
+
+
+def number_schemas(source):
+    bounds = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"]
+    for number in NUMBERS:
+        yield [number], f'{{"const": {number}}}'
+        yield [number], f'{{"not": {{"const": {number}}}, "type": "number"}}'
+        for bound, kind in itertools.product(bounds, ['"number"', '"integer"']):
+            yield [number], f'{{"{bound}": {number}, "type": {kind}}}'
+            yield [number], f'{{"not": {{"{bound}": {number}}}, "type": {kind}}}'
+    for _ in range(300):
+        a, b, c = source.sample(NUMBERS, 3)
+        yield [a, b, c], f'{{"enum": [{a}, {b}, {c}]}}'
+        yield [a, b, c], f'{{"type": "number", "not": {{"enum": [{a}, {b}, {c}]}}}}'
+        low, high = source.choice(bounds[::2]), source.choice(bounds[1::2])
+        yield [a, b], f'{{"type": "number", "{low}": {a}, "{high}": {b}}}'
+        yield [a, b], f'{{"type": "integer", "{low}": {a}, "{high}": {b}}}'
+        yield [a, b, c], f'{{"allOf": [{{"enum": [{a}, {b}]}}, {{"enum": [{b}, {c}]}}]}}'
+
+
+def compare_numbers():
+    exact = exact_validator()
+    rows = []
+    for numbers, schema in number_schemas(random.Random(1)):
+        texts = sorted({text for number in numbers for text in neighbours(number)})
+        rows.append((schema, texts))
+    lines = "".join(f'{{"schema": {schema}, "texts": {json.dumps(texts)}}}\n'
+                    for schema, texts in rows)
+    done = subprocess.run([BUILD / "constrain_verdicts"], input=lines.encode(),
+                          stdout=subprocess.PIPE, check=True)
+    answers = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    judged = accepted = refused = differences = 0
+    for (schema, texts), answer in zip(rows, answers, strict=True):
+        judge = jsonschema.Draft202012Validator(json.loads(schema))
+        exact_judge = exact(json.loads(schema, parse_float=decimal.Decimal))
+        refused += "error" in answer
+        for text, took in zip(texts, answer.get("verdicts", [False] * len(texts)), strict=True):
+            judged += 1
+            accepted += took
+            valid = judge.is_valid(json.loads(text))
+            valid &= exact_judge.is_valid(json.loads(text, parse_float=decimal.Decimal))
+            # What a printer writes must not be left out.
+            printed = json.dumps(json.loads(text)) == text
+            if took != valid and (took or printed):
+                differences += 1
+                print("DIFFERENT:", schema, text, "taken" if took else "left out")
+    print(f"numbers: {len(rows)} schemas, {refused} that no number satisfies; of {judged} documents "
+          f"{accepted} taken, {differences} differences")
+    return differences + (accepted < judged // 10)
+
+
 def main():
-    differences = compare_suite() if sys.argv[1:] == ["--suite"] else compare_list()
+    suite_asked = sys.argv[1:] == ["--suite"]
+    differences = compare_suite() if suite_asked else compare_list() + compare_numbers()
     sys.exit(1 if differences else 0)
 
 

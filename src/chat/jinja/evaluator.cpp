@@ -354,7 +354,7 @@ Value Evaluator::evaluate(const Expression& expression) {
       return negated(budget_, child(0));
     case Expression::Kind::plus: {
       Value value = child(0);
-      if (value.is_float()) return value;
+      if (value.is_number() && !value.is_bool()) return value;
       return apply_arithmetic(budget_, Expression::Operator::add, Value(std::int64_t{0}), value);
     }
     case Expression::Kind::logical_and: {

@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 
+#include "base/json_number.h"
 #include "chat/jinja/objects.h"
 
 namespace strata::chat::jinja {
@@ -302,6 +303,11 @@ Value filter_int(Evaluator& e, const Value& v, const Arguments& a) {
   if (parse_whole(text, bound[1] ? bound[1]->integer("the base") : 10, number)) {
     return Value(number);
   }
+  const auto large = parse_json_exact(text, "the number");
+  if (large && long_number(*large)) {
+    const Value value = Value::from_json(*large);
+    if (value.is_integer()) return value;
+  }
   double real = 0;
   return parse_float(text, real) ? whole(real, otherwise) : otherwise;
 }
@@ -323,10 +329,7 @@ Value filter_abs(Evaluator& e, const Value& v, const Arguments&) {
   if (!v.is_number()) raise("abs needs a number, not a '{}'", v.type_name());
   if (v.is_float()) return Value(std::abs(v.number()));
   if (compare(e.budget(), v, Value(std::int64_t{0})) >= 0 && !v.is_bool()) return v;
-  return apply_arithmetic(
-      e.budget(),
-      v.truthy() && v.is_bool() ? Expression::Operator::add : Expression::Operator::subtract,
-      Value(std::int64_t{0}), v);
+  return v.is_bool() ? Value(v.integer("a number")) : negated(e.budget(), v);
 }
 
 Value filter_round(Evaluator&, const Value& v, const Arguments& a) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/json_number.h"
 #include "chat/jinja/evaluator.h"
 
 namespace strata::chat::jinja {
@@ -86,7 +87,6 @@ Value integer_arithmetic(Operator op, std::int64_t a, std::int64_t b) {
       break;
   }
   if (b == 0) raise("division by zero");
-  if (op == Operator::divide) return Value(static_cast<double>(a) / static_cast<double>(b));
   if (op == Operator::floor_divide) return Value(floor_quotient(a, b));
   if (b == -1) return Value(std::int64_t{0});
   return Value(a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0));
@@ -150,17 +150,17 @@ bool is_sequence(const Value& value) {
 
 Value negated(Budget& budget, const Value& value) {
   if (value.is_float()) return Value(-value.number());
+  if (const auto* large = std::get_if<LargeInteger>(&value.storage())) {
+    const std::string& digits = *large->digits;
+    return Value::from_json(number_value(digits[0] == '-' ? digits.substr(1) : "-" + digits));
+  }
   return apply_arithmetic(budget, Operator::subtract, Value(std::int64_t{0}), value);
 }
 
 Value apply_arithmetic(Budget& budget, Operator op, const Value& a, const Value& b) {
   if (a.is_number() && b.is_number()) {
-    const auto small = [](const Value& v) {
-      return !std::holds_alternative<std::uint64_t>(v.storage()) && v.is_integer();
-    };
-    if (small(a) && small(b)) {
+    if (a.is_integer() && b.is_integer() && op != Operator::divide)
       return integer_arithmetic(op, a.integer("a number"), b.integer("a number"));
-    }
     return float_arithmetic(op, a.number(), b.number());
   }
   if (op == Operator::add && a.is_string() && b.is_string()) {
@@ -298,7 +298,7 @@ class PercentFormatter {
       case 'i':
       case 'u':
         text = value.is_float() ? fmt::format("{:.0f}", std::trunc(value.number()))
-                                : fmt::format("{}", value.integer("%d's value"));
+                                : integer_text(value);
         break;
       case 'x':
         text = fmt::format("{:x}", value.integer("%x's value"));

@@ -7,6 +7,9 @@
 #include <concepts>
 #include <ctime>
 
+#include "base/decimal.h"
+#include "base/json_number.h"
+
 namespace strata::chat::jinja {
 
 namespace {
@@ -20,6 +23,10 @@ struct Overloaded : Ts... {
 
 Value string_from_json(std::string_view text) {
   return Value(Text(std::string(text), false));
+}
+
+Value large_integer(std::string_view digits) {
+  return Value(LargeInteger{std::make_shared<const std::string>(digits)});
 }
 
 }  // namespace
@@ -78,7 +85,7 @@ Value Value::from_json(const boost::json::value& json) {
     case boost::json::kind::uint64: {
       const std::uint64_t number = json.get_uint64();
       if (std::in_range<std::int64_t>(number)) return Value(static_cast<std::int64_t>(number));
-      return Value(number);
+      return large_integer(fmt::format("{}", number));
     }
     case boost::json::kind::double_:
       return Value(json.get_double());
@@ -87,6 +94,10 @@ Value Value::from_json(const boost::json::value& json) {
     case boost::json::kind::array:
       return list_from_json(json.get_array());
     case boost::json::kind::object:
+      if (const auto text = long_number(json)) {  // as Python reads it
+        if (text->find_first_of(".eE") == std::string_view::npos) return large_integer(*text);
+        return Value(nearest_double(*text));
+      }
       break;
   }
   auto dict = std::make_shared<Dict>();
@@ -99,7 +110,7 @@ Value Value::from_json(const boost::json::value& json) {
 double Value::number() const {
   return std::visit(Overloaded{[](bool v) { return v ? 1.0 : 0.0; }, [](double v) { return v; },
                                [](std::int64_t v) { return static_cast<double>(v); },
-                               [](std::uint64_t v) { return static_cast<double>(v); },
+                               [](const LargeInteger& v) { return nearest_double(*v.digits); },
                                [](const auto&) { return 0.0; }},
                     storage_);
 }
@@ -114,6 +125,7 @@ std::int64_t Value::integer(std::string_view what) const {
   if (const auto* value = std::get_if<std::int64_t>(&storage_)) return *value;
   if (const auto* value = std::get_if<bool>(&storage_)) return *value ? 1 : 0;
   if (is_undefined()) raise("{}", undefined_reason());
+  if (is_integer()) raise("{} must be an integer of 64 bits; this one is larger", what);
   raise("{} must be an integer of 64 bits, not '{}'", what, type_name());
 }
 
@@ -123,7 +135,7 @@ std::string_view Value::type_name() const {
                  [](const None&) -> std::string_view { return "NoneType"; },
                  [](bool) -> std::string_view { return "bool"; },
                  [](std::int64_t) -> std::string_view { return "int"; },
-                 [](std::uint64_t) -> std::string_view { return "int"; },
+                 [](const LargeInteger&) -> std::string_view { return "int"; },
                  [](double) -> std::string_view { return "float"; },
                  [](const std::shared_ptr<const Text>&) -> std::string_view { return "str"; },
                  [](const std::shared_ptr<const List>& v) -> std::string_view {
@@ -147,7 +159,7 @@ bool Value::truthy() const {
   return std::visit(
       Overloaded{[](const Undefined&) { return false; }, [](const None&) { return false; },
                  [](bool v) { return v; }, [](std::int64_t v) { return v != 0; },
-                 [](std::uint64_t v) { return v != 0; },
+                 [](const LargeInteger&) { return true; },
                  [](double v) { return v < 0 || v > 0 || std::isnan(v); },
                  [](const std::shared_ptr<const Text>& v) { return !v->empty(); },
                  [](const std::shared_ptr<const List>& v) {
@@ -187,14 +199,16 @@ Value make_dict(Budget& budget, Dict dict) {
   return Value(std::shared_ptr<const Dict>(std::make_shared<Dict>(std::move(dict))));
 }
 
+std::string integer_text(const Value& value) {
+  if (const auto* large = std::get_if<LargeInteger>(&value.storage())) return *large->digits;
+  return fmt::format("{}", value.integer("a number"));
+}
+
 std::optional<std::string> canonical_key(const Value& value) {
   if (value.is_string()) return fmt::format("s{}", value.text().bytes());
   if (value.is_none()) return "n";
   if (value.is_number()) {
-    if (const auto* large = std::get_if<std::uint64_t>(&value.storage())) {
-      return fmt::format("i{}", *large);
-    }
-    if (value.is_integer()) return fmt::format("i{}", value.integer("a key"));
+    if (value.is_integer()) return fmt::format("i{}", integer_text(value));
     const double number = value.number();
     if (number == std::floor(number) && std::abs(number) < 9.2e18) {
       return fmt::format("i{}", static_cast<std::int64_t>(number));
@@ -271,37 +285,28 @@ Value Object::call(Evaluator&, Arguments) {
 
 namespace {
 
-// Of whole numbers and booleans: below 0, 0 or above 0 as a is less than b, equal or greater.
-int integer_order(const Value& a, const Value& b) {
-  return std::visit(
-      [](const auto& left, const auto& right) {
-        using Left = std::decay_t<decltype(left)>;
-        using Right = std::decay_t<decltype(right)>;
-        if constexpr (std::is_integral_v<Left> && std::is_integral_v<Right>) {
-          // A bool is no integer to std::cmp_less.
-          const auto whole = [](auto value) {
-            if constexpr (std::is_same_v<decltype(value), bool>) {
-              return std::int64_t{value};
-            } else {
-              return value;
-            }
-          };
-          if (std::cmp_less(whole(left), whole(right))) return -1;
-          return std::cmp_less(whole(right), whole(left)) ? 1 : 0;
-        }
-        return 0;
-      },
-      a.storage(), b.storage());
+Decimal decimal_of(const Value& number) {
+  if (number.is_integer()) return Decimal::of(integer_text(number));
+  const double value = number.number();
+  return value == std::trunc(value) ? Decimal::of_whole(value) : Decimal::shortest(value);
+}
+
+std::partial_ordering number_order(const Value& a, const Value& b) {
+  const auto large = [](const Value& v) {
+    return std::holds_alternative<LargeInteger>(v.storage());
+  };
+  if ((large(a) || large(b)) && !(a.is_float() && !std::isfinite(a.number())) &&
+      !(b.is_float() && !std::isfinite(b.number())))
+    return decimal_of(a) <=> decimal_of(b);
+  if (a.is_float() || b.is_float()) return a.number() <=> b.number();
+  return a.integer("a number") <=> b.integer("a number");
 }
 
 }  // namespace
 
 bool equal(Budget& budget, const Value& a, const Value& b) {
   budget.step();
-  if (a.is_number() && b.is_number()) {
-    if (!a.is_float() && !b.is_float()) return integer_order(a, b) == 0;
-    return std::equal_to<double>()(a.number(), b.number());
-  }
+  if (a.is_number() && b.is_number()) return number_order(a, b) == 0;
   if (a.is_string() && b.is_string()) {
     budget.text(std::min(a.text().size(), b.text().size()));
     return a.text().bytes() == b.text().bytes();
@@ -331,8 +336,8 @@ bool equal(Budget& budget, const Value& a, const Value& b) {
 int compare(Budget& budget, const Value& a, const Value& b) {
   budget.step();
   if (a.is_number() && b.is_number()) {
-    if (!a.is_float() && !b.is_float()) return integer_order(a, b);
-    return a.number() < b.number() ? -1 : a.number() > b.number() ? 1 : 0;
+    const std::partial_ordering order = number_order(a, b);
+    return order < 0 ? -1 : order > 0 ? 1 : 0;
   }
   if (a.is_string() && b.is_string()) {
     budget.text(std::min(a.text().size(), b.text().size()));
@@ -454,10 +459,7 @@ std::string scalar_text(const Value& value) {
   if (value.is_none()) return "None";
   if (value.is_bool()) return value.truthy() ? "True" : "False";
   if (value.is_float()) return float_text(value.number());
-  if (const auto* large = std::get_if<std::uint64_t>(&value.storage())) {
-    return fmt::format("{}", *large);
-  }
-  if (value.is_integer()) return fmt::format("{}", value.integer("a number"));
+  if (value.is_integer()) return integer_text(value);
   if (value.is_object()) return fmt::format("<{}>", value.object()->type_name());
   return value.is_undefined() ? "Undefined" : "";
 }

@@ -88,10 +88,14 @@ struct Undefined {
   std::shared_ptr<const std::string> reason;
 };
 struct None {};
+// A whole number beyond 64 bits with a sign: its decimal digits, without zeros before them.
+struct LargeInteger {
+  std::shared_ptr<const std::string> digits;
+};
 
 class Value {
  public:
-  using Storage = std::variant<Undefined, None, bool, std::int64_t, std::uint64_t, double,
+  using Storage = std::variant<Undefined, None, bool, std::int64_t, LargeInteger, double,
                                std::shared_ptr<const Text>, std::shared_ptr<const List>,
                                std::shared_ptr<const Dict>, std::shared_ptr<Object>>;
 
@@ -116,7 +120,7 @@ class Value {
   bool is_dict() const { return is<std::shared_ptr<const Dict>>(); }
   bool is_object() const { return is<std::shared_ptr<Object>>(); }
   // Whole numbers and booleans, as Python's int.
-  bool is_integer() const { return is_bool() || is<std::int64_t>() || is<std::uint64_t>(); }
+  bool is_integer() const { return is_bool() || is<std::int64_t>() || is<LargeInteger>(); }
   bool is_float() const { return is<double>(); }
   bool is_number() const { return is_integer() || is_float(); }
 
@@ -222,6 +226,7 @@ Text to_text(Budget& budget, const Value& value);
 // repr(value). A container that holds an untrusted string is untrusted as a whole.
 Text repr(Budget& budget, const Value& value);
 std::string float_text(double value);
+std::string integer_text(const Value& value);  // of a whole number or boolean, as a number
 
 struct JsonStyle {
   bool ensure_ascii = false;
