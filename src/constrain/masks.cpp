@@ -1,6 +1,7 @@
 #include "constrain/masks.h"
 
 #include <algorithm>
+#include <bit>
 #include <string_view>
 
 #include "constrain/trie.h"
@@ -123,7 +124,7 @@ class Walk {
   }
 
   // A step of few readings to states that neither end nor call; false: it is another.
-  bool look_up(const Readings& from, std::uint8_t byte, Readings& to) const {
+  [[gnu::noinline]] bool look_up(const Readings& from, std::uint8_t byte, Readings& to) const {
     constexpr std::size_t kFew = 4;
     if (from.list.size() > kFew) return false;
     to.clear();
@@ -163,6 +164,7 @@ struct Reach {
   LetterSet letters = 0;      // all characters of these kinds,
   std::uint32_t certain = 0;  // as many as this, can follow
   bool exact = false;         // and not one more
+  std::uint32_t covered = 0;  // tokens of up to so many are in the mask
 };
 
 class Reaches {
@@ -183,7 +185,7 @@ class Reaches {
 
   Reach of(const Reading& reading, int rounds) {
     const Span span = tables_.span_of(reading.state);
-    Reach reach{span.begins, span.letters, span.certain, false};
+    Reach reach{span.begins, span.letters, span.certain, false, 0};
     if (span.letters == 0 || span.certain == Span::kAll) return reach;
     if (stacks_.work() > kMaxMaskWork) return reach;
     Readings after;
@@ -238,19 +240,36 @@ class Reaches {
   Stacks& stacks_;
 };
 
-// Adds the tokens that are known without asking; false for a kind that must be walked as well.
+// Most of the tokens that are known without asking are many at once, up to a length; the lengths
+// are few, so that they are kept.
+void add_covers(const Trie& trie, std::vector<Reach>& reaches, Words& mask) {
+  for (Reach& it : reaches) {
+    if (it.letters == 0 || it.certain == 0) continue;
+    const std::uint32_t length =
+        it.certain >= trie.longest ? trie.longest : std::bit_floor(it.certain);
+    const auto cover = trie.cover(it.letters, length);
+    if (cover == nullptr) continue;
+    for (std::size_t i = 0; i < mask.size(); ++i) mask[i] |= (*cover)[i];
+    it.covered = length;
+  }
+}
+
+// Adds the others; false for a kind that must be walked as well.
 bool add_kind(const Trie::Kind& kind, const std::vector<Reach>& reaches, Words& mask) {
-  std::uint32_t certain = 0;
+  std::uint32_t certain = 0, covered = 0;
   bool exact = true;
   for (const Reach& it : reaches) {
     if ((kind.letters & it.begins) == 0) continue;
     const bool covers = (kind.letters & ~it.letters) == 0;
     if (covers) certain = std::max(certain, it.certain);
+    if (covers) covered = std::max(covered, it.covered);
     exact = exact && covers && it.exact;
   }
-  const std::size_t length = std::min<std::size_t>(certain, kind.up_to.size() - 1);
-  const std::uint32_t count = kind.up_to[length];
-  for (std::uint32_t k = 0; k < count; ++k) set(mask, kind.by_length[k]);
+  const auto up_to = [&](std::uint32_t length) {
+    return kind.up_to[std::min<std::size_t>(length, kind.up_to.size() - 1)];
+  };
+  const std::uint32_t count = up_to(certain);
+  for (std::uint32_t k = up_to(covered); k < count; ++k) set(mask, kind.by_length[k]);
   return exact || count == kind.by_length.size();
 }
 
@@ -258,13 +277,14 @@ bool add_kind(const Trie::Kind& kind, const std::vector<Reach>& reaches, Words& 
 bool add_texts(const CompiledGrammar::Tables& tables, Stacks& stacks, const Readings& readings,
                Words& mask) {
   const Trie& trie = tables.vocabulary->trie();
-  const std::vector<Reach> reaches = Reaches(tables, stacks).of(readings);
+  std::vector<Reach> reaches = Reaches(tables, stacks).of(readings);
   if (reaches.empty()) return true;
   Walk walk(tables, stacks, readings, mask);
   if (std::all_of(reaches.begin(), reaches.end(), [](const Reach& it) { return !it.letters; })) {
     walk.run(trie.all);
     return walk.exact();
   }
+  add_covers(trie, reaches, mask);
   for (const Trie::Kind& kind : trie.kinds)
     if (!add_kind(kind, reaches, mask)) walk.run(kind.tree);
   walk.run(trie.broken);

@@ -5,8 +5,12 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "constrain/matcher.h"
@@ -59,6 +63,16 @@ struct Vocabulary::Trie {
   std::vector<Kind> kinds;
   Tree broken;  // tokens that begin or end inside a character
   std::uint16_t longest = 0;
+
+  // The tokens of these kinds alone, of at most `length` characters, as a mask. Kept for the next
+  // who asks, up to a limit; null beyond it. Any thread may ask.
+  using Words = std::vector<std::uint64_t>;
+  static constexpr std::size_t kMostCovers = 64;
+  std::shared_ptr<const Words> cover(LetterSet letters, std::uint32_t length) const;
+
+ private:
+  mutable std::mutex lock_;
+  mutable std::map<std::pair<LetterSet, std::uint32_t>, std::shared_ptr<const Words>> covers_;
 };
 
 }  // namespace strata::constrain

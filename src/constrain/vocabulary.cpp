@@ -122,6 +122,24 @@ Letters letters_of(std::uint8_t ascii) {
   }
 }
 
+std::shared_ptr<const Trie::Words> Trie::cover(LetterSet letters, std::uint32_t length) const {
+  const std::lock_guard guard(lock_);
+  const auto known = covers_.find({letters, length});
+  if (known != covers_.end()) return known->second;
+  if (covers_.size() == kMostCovers) return nullptr;
+  auto mask = std::make_shared<Words>((texts.size() + 63) / 64, 0);
+  for (const Kind& kind : kinds) {
+    if ((kind.letters & ~letters) != 0) continue;
+    const std::uint32_t count = kind.up_to[std::min<std::size_t>(length, kind.up_to.size() - 1)];
+    for (std::uint32_t k = 0; k < count; ++k) {
+      const auto id = static_cast<std::size_t>(kind.by_length[k]);
+      (*mask)[id / 64] |= std::uint64_t{1} << (id % 64);
+    }
+  }
+  covers_.emplace(std::pair(letters, length), mask);
+  return mask;
+}
+
 Vocabulary::Vocabulary(std::unique_ptr<const Trie> trie) : trie_(std::move(trie)) {}
 Vocabulary::~Vocabulary() = default;
 

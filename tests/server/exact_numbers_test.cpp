@@ -27,7 +27,7 @@ class ExactNumbers : public ApiTest {
 };
 
 TEST_F(ExactNumbers, CallsOfTheModelInChat) {
-  for (const std::string value : {kDigits, "-" + kDigits, std::string("1e400")}) {
+  for (const std::string& value : {kDigits, "-" + kDigits, std::string("1e400")}) {
     engine_->script({{.text = call(value)}});
     const bool integer = value != "1e400";
     const std::string days = integer ? value : "1" + std::string(400, '0');
