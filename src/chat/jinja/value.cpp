@@ -291,11 +291,14 @@ Decimal decimal_of(const Value& number) {
   return value == std::trunc(value) ? Decimal::of_whole(value) : Decimal::shortest(value);
 }
 
-std::partial_ordering number_order(const Value& a, const Value& b) {
-  const auto large = [](const Value& v) {
-    return std::holds_alternative<LargeInteger>(v.storage());
+std::partial_ordering number_order(Budget& budget, const Value& a, const Value& b) {
+  const auto large = [&](const Value& v) {
+    const auto* held = std::get_if<LargeInteger>(&v.storage());
+    if (held != nullptr) budget.text(held->digits->size());
+    return held != nullptr;
   };
-  if ((large(a) || large(b)) && !(a.is_float() && !std::isfinite(a.number())) &&
+  const bool a_large = large(a), b_large = large(b);
+  if ((a_large || b_large) && !(a.is_float() && !std::isfinite(a.number())) &&
       !(b.is_float() && !std::isfinite(b.number())))
     return decimal_of(a) <=> decimal_of(b);
   if (a.is_float() || b.is_float()) return a.number() <=> b.number();
@@ -306,7 +309,7 @@ std::partial_ordering number_order(const Value& a, const Value& b) {
 
 bool equal(Budget& budget, const Value& a, const Value& b) {
   budget.step();
-  if (a.is_number() && b.is_number()) return number_order(a, b) == 0;
+  if (a.is_number() && b.is_number()) return number_order(budget, a, b) == 0;
   if (a.is_string() && b.is_string()) {
     budget.text(std::min(a.text().size(), b.text().size()));
     return a.text().bytes() == b.text().bytes();
@@ -336,7 +339,7 @@ bool equal(Budget& budget, const Value& a, const Value& b) {
 int compare(Budget& budget, const Value& a, const Value& b) {
   budget.step();
   if (a.is_number() && b.is_number()) {
-    const std::partial_ordering order = number_order(a, b);
+    const std::partial_ordering order = number_order(budget, a, b);
     return order < 0 ? -1 : order > 0 ? 1 : 0;
   }
   if (a.is_string() && b.is_string()) {
