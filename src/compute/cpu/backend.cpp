@@ -408,12 +408,7 @@ void CpuBackend::float_panel(const Product& product, std::size_t first_row, std:
   std::size_t k = 0;
   if (kernels_.gemm_narrow && rows <= kNarrowRows && step == kRun) {
     for (; k + kNarrowRuns * kRun <= m.cols; k += kNarrowRuns * kRun) {
-      for (std::size_t run = 0; run < kNarrowRuns; ++run) {
-        pack_panel(m, first_row, rows, k + run * kRun, kRun, scratch.panel);
-        for (std::size_t i = 0; i < kRun; ++i)
-          std::copy_n(scratch.panel + i * kPanelRows, kNarrowRows,
-                      scratch.narrow + i * kLanes + run * kNarrowRows);
-      }
+      pack_narrow(m, first_row, rows, k, scratch.narrow);
       kernels_.gemm_narrow(scratch.narrow, inputs(k), scratch.y.data(), product.tokens, rows,
                            k == 0);
     }
@@ -422,6 +417,18 @@ void CpuBackend::float_panel(const Product& product, std::size_t first_row, std:
     const std::size_t depth = std::min(step, m.cols - k);
     pack_panel(m, first_row, rows, k, depth, scratch.panel);
     kernels_.gemm(scratch.panel, depth, inputs(k), scratch.y.data(), product.tokens, rows, k == 0);
+  }
+}
+
+// Inputs of up to kNarrowRows rows from k on, as kernels_.gemm_narrow() takes them.
+void CpuBackend::pack_narrow(const Matrix& m, std::size_t first_row, std::size_t rows,
+                             std::size_t k, float* into) const {
+  thread_local std::vector<float> panel(kRun * kPanelRows);
+  for (std::size_t run = 0; run < kNarrowRuns; ++run) {
+    pack_panel(m, first_row, rows, k + run * kRun, kRun, panel.data());
+    for (std::size_t i = 0; i < kRun; ++i)
+      std::copy_n(panel.data() + i * kPanelRows, kNarrowRows,
+                  into + i * kLanes + run * kNarrowRows);
   }
 }
 
@@ -518,13 +525,14 @@ void CpuBackend::read_rows(const ResidualWeights& weights, const Rows& wide, std
   // Inputs are never bytes.
   const ByteInputs words =
       word_room(std::array{weights.down, weights.inject}, count, bytes_normed_);
-  then(first, count, 4, [this, w, from, first, words](std::size_t row) {
-    const ResidualShape& s = shape_.residual;
-    float* normed = normed_.row(row - first);
-    kernels_.rms_norms(from->row(row), w->norm.data(), s.streams, s.hidden, s.epsilon, normed);
-    if (const QuantizedRow* rows = words[BlockKind::group_words])
-      kernels_.quantize_words(normed, s.wide(), rows[row - first]);
-  });
+  const bool injected = many && gated && pack_inject(weights.inject);
+  if (injected) {
+    norm_and_inject(weights, wide, first, count, words);
+  } else {
+    then(first, count, 4, [this, w, from, first, words](std::size_t row) {
+      norm_row(*w, from->row(row), row - first, words);
+    });
+  }
   Pointers normed, low, up, gates;
   point(normed, normed_, count);
   point(low, low_, count);
@@ -532,7 +540,7 @@ void CpuBackend::read_rows(const ResidualWeights& weights, const Rows& wide, std
   for (std::size_t r = 0; r < gates.size(); ++r) gates[r] = gates_.row(first + r);
   const Product inject{weights.inject, normed.data(), gates.data(), gates.size(), words};
   std::vector<Product> products = {{weights.down, normed.data(), low.data(), count, words}};
-  if (many && gated) products.push_back(inject);
+  if (many && gated && !injected) products.push_back(inject);
   multiply(products);
   const ByteInputs narrow = word_room({&weights.up, 1}, count, bytes_low_);
   then(first, count, 8, [this, first, narrow, open = many && gated](std::size_t row) {
@@ -555,6 +563,55 @@ void CpuBackend::read_rows(const ResidualWeights& weights, const Rows& wide, std
                          s.streams, s.hidden, mixed_.row(row));
     if (gated) open_gates(row);
   });
+}
+
+void CpuBackend::norm_row(const ResidualWeights& weights, const float* wide, std::size_t place,
+                          const ByteInputs& words) {
+  const ResidualShape& s = shape_.residual;
+  float* normed = normed_.row(place);
+  kernels_.rms_norms(wide, weights.norm.data(), s.streams, s.hidden, s.epsilon, normed);
+  if (const QuantizedRow* rows = words[BlockKind::group_words])
+    kernels_.quantize_words(normed, s.wide(), rows[place]);
+}
+
+// The matrix of the injecting gates for gemm_narrow(); false where it does not go that way.
+bool CpuBackend::pack_inject(const Matrix& inject) {
+  constexpr std::size_t step = kNarrowRuns * kRun;
+  if (!kernels_.gemm_narrow || word_format(inject.type) || inject.rows > kNarrowRows ||
+      inject.cols % step != 0 || traits(inject.type).block_values > kRun)
+    return false;
+  inject_.resize(std::size_t{inject.cols} * kNarrowRows);
+  for (std::size_t k = 0; k < inject.cols; k += step)
+    pack_narrow(inject, 0, inject.rows, k, inject_.data() + k * kNarrowRows);
+  return true;
+}
+
+// What waits, the norm of some rows, and their injecting gates while the norm is in a cache: from
+// further away it takes longer than all of the multiplications.
+void CpuBackend::norm_and_inject(const ResidualWeights& weights, const Rows& wide,
+                                 std::size_t first, std::size_t count, const ByteInputs& words) {
+  constexpr std::size_t together = 8;
+  if (!steps_.empty() && (steps_.front().first() != first || steps_.front().count() != count))
+    flush();
+  pool_.run_near((count + together - 1) / together, [&](std::size_t part) {
+    const std::size_t from = part * together, rows = std::min(together, count - from);
+    const float* x[together];
+    float* y[together];
+    for (std::size_t i = 0; i < rows; ++i) {
+      for (const RowStep& step : steps_) step(first + from + i);
+      norm_row(weights, wide.row(first + from + i), from + i, words);
+      x[i] = normed_.row(from + i);
+      y[i] = gates_.row(first + from + i);
+    }
+    constexpr std::size_t step = kNarrowRuns * kRun;
+    for (std::size_t k = 0; k < weights.inject.cols; k += step) {
+      kernels_.gemm_narrow(inject_.data() + k * kNarrowRows, x, y, rows, weights.inject.rows,
+                           k == 0);
+      for (std::size_t i = 0; i < rows; ++i) x[i] += step;
+    }
+  });
+  parts_run_[{weights.inject.type, Inputs::floats, false}] += 1;
+  steps_.clear();
 }
 
 void CpuBackend::open_gates(std::size_t row) {
