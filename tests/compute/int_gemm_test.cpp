@@ -265,5 +265,41 @@ TEST(QuantizeRow, RoundsSumsAndPoisons) {
   }
 }
 
+// Rows turned beforehand give the bits of rows as they are stored.
+TEST(RowsTurnedBeforehand, GiveTheSameBits) {
+  std::mt19937 random(11);
+  for (const Kernels* kernels : supported_kernels()) {
+    for (const Inputs inputs : {Inputs::bytes, Inputs::words}) {
+      const IntFormat& format = *format_for(TensorType::Q8_0, inputs);
+      for (const std::size_t width : {32u, 64u, 96u, 256u, 320u, 1024u})
+        for (const std::size_t rows : {1u, 4u, 16u, 40u, 130u}) {
+          const std::size_t bytes = kernels->turned_bytes(format, rows, width);
+          if (bytes == 0) continue;
+          const auto stored = random_rows(TensorType::Q8_0, rows * width, random);
+          const std::size_t row_bytes = stored.size() / rows;
+          std::vector<std::byte, HugeAllocator<std::byte>> turned(bytes);
+          kernels->turn_rows(format, stored.data(), row_bytes, rows, width, turned.data());
+          for (std::size_t tokens = 1; tokens <= kTurnedTokens; ++tokens) {
+            const auto x = random_activations(tokens * width, random);
+            const Activations a = quantize(*kernels, x, width, format.kind);
+            std::vector<float> got(tokens * rows), expected(tokens * rows);
+            std::vector<float*> y, wanted;
+            for (std::size_t t = 0; t < tokens; ++t) {
+              y.push_back(got.data() + t * rows);
+              wanted.push_back(expected.data() + t * rows);
+            }
+            kernels->turned_gemm(format, turned.data(), rows, width, a.views.data(), y.data(),
+                                 tokens);
+            kernels->int_gemm(format, stored.data(), row_bytes, rows, width, a.views.data(),
+                              wanted.data(), tokens, stored.data(), false);
+            ASSERT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0)
+                << kernels->isa << ' ' << to_string(inputs) << ' ' << rows << " x " << width << ", "
+                << tokens << " tokens";
+          }
+        }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace strata::cpu

@@ -71,5 +71,42 @@ TEST(Norms, SideBySideAreThoseOfOneAfterTheOther) {
       }
 }
 
+// What the kernels do on lanes, or with instructions, is what math.h says for one value.
+TEST(ScalarFunctions, AreTheSameInAllKernels) {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal(0.0f, 20.0f);
+  std::vector<float> values = {0.0f,   -0.0f,  1e-30f, -87.3f,   -87.31f,   88.0f,
+                               200.0f, -200.f, 1e30f,  INFINITY, -INFINITY, NAN};
+  while (values.size() < 4'003) values.push_back(normal(random));
+  const auto n = values.size();
+  for (const Kernels* kernels : supported_kernels()) {
+    std::vector<float> powers = values, gates = values, decay = values, open = values;
+    kernels->exp_above(powers.data(), n, 1.5f);
+    kernels->open_gates(gates.data(), n, 4.0f);
+    std::vector<float> a(n), bias(n);
+    for (float& v : a) v = -std::fabs(normal(random)) / 20;
+    for (float& v : bias) v = normal(random) / 20;
+    kernels->delta_gates(a.data(), bias.data(), n, decay.data(), open.data());
+    for (std::size_t i = 0; i < n; ++i) {
+      const float x = values[i];
+      ASSERT_TRUE(same(powers[i], exp(x - 1.5f))) << kernels->isa << ": exp of " << x << " - 1.5";
+      ASSERT_TRUE(same(gates[i], 2.0f * sigmoid(x / 4.0f))) << kernels->isa << ": gate of " << x;
+      ASSERT_TRUE(same(decay[i], exp(a[i] * softplus(x + bias[i])))) << kernels->isa << ": " << x;
+      ASSERT_TRUE(same(open[i], sigmoid(x))) << kernels->isa << ": sigmoid of " << x;
+      ASSERT_TRUE(same(kernels->sigmoid(x), sigmoid(x))) << kernels->isa << ": sigmoid of " << x;
+    }
+    const std::vector<float> frequencies = {1.0f, 0.5f, 0.031f, 1e-4f, 3e-7f};
+    for (const float position : {0.0f, 1.0f, 77.0f, 8'191.0f, 1e6f}) {
+      std::vector<float> turns(2 * frequencies.size());
+      kernels->rotation(position, frequencies.data(), frequencies.size(), 1.25f, turns.data());
+      for (std::size_t i = 0; i < frequencies.size(); ++i) {
+        const SinCos expected = sin_cos(position * frequencies[i]);
+        EXPECT_TRUE(same(turns[i], expected.cos * 1.25f)) << kernels->isa << " at " << position;
+        EXPECT_TRUE(same(turns[frequencies.size() + i], expected.sin * 1.25f)) << kernels->isa;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace strata::cpu

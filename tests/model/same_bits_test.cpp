@@ -64,6 +64,8 @@ class SameBits : public testing::TestWithParam<Tested> {
     all.insert(all.end(), logits.begin(), logits.end());
   }
 
+  void side_by_side(std::uint32_t threads, std::size_t count, std::size_t most);
+
   std::size_t vocabulary() const { return converted_->network.head.rows; }
   static bool equal(std::span<const float> a, std::span<const float> b) {
     return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
@@ -127,22 +129,23 @@ TEST_P(SameBits, SavedAndRestoredAtEveryPosition) {
   }
 }
 
-TEST_P(SameBits, AloneOrBesideOtherSequences) {
-  auto backend = make_cpu_backend(shape(), 2);
+// Windows of sequences side by side, of 0 to `most` rows each: small ones are divided among the
+// threads by rows, and by whole sequences where that is fair.
+void SameBits::side_by_side(std::uint32_t threads, std::size_t count, std::size_t most) {
+  auto backend = make_cpu_backend(shape(), threads);
   ASSERT_TRUE(backend);
   Forward forward(converted_->network, **backend);
   std::mt19937 random(7);
-  constexpr std::size_t kSequences = 4;
   std::vector<Sequence> sequences;
-  std::vector<std::size_t> at(kSequences, 0);
-  std::vector<std::vector<float>> all(kSequences);
-  for (std::size_t s = 0; s < kSequences; ++s) sequences.push_back(*forward.new_sequence());
+  std::vector<std::size_t> at(count, 0);
+  std::vector<std::vector<float>> all(count);
+  for (std::size_t s = 0; s < count; ++s) sequences.push_back(*forward.new_sequence());
   for (bool open = true; open;) {
     std::vector<Forward::Rows> window;
     std::vector<std::size_t> which;
     std::uint32_t total = 0;
-    for (std::size_t s = 0; s < kSequences; ++s) {
-      const std::size_t size = std::min<std::size_t>(random() % 9, ids_.size() - at[s]);
+    for (std::size_t s = 0; s < count; ++s) {
+      const std::size_t size = std::min<std::size_t>(random() % (most + 1), ids_.size() - at[s]);
       if (size == 0) continue;
       window.push_back({&sequences[s], std::span(ids_).subspan(at[s], size)});
       which.push_back(s);
@@ -163,7 +166,17 @@ TEST_P(SameBits, AloneOrBesideOtherSequences) {
     }
     open = std::any_of(at.begin(), at.end(), [&](std::size_t a) { return a < ids_.size(); });
   }
-  for (const auto& logits : all) EXPECT_TRUE(equal(logits, expected_));
+  for (const auto& logits : all)
+    EXPECT_TRUE(equal(logits, expected_)) << threads << " threads, " << count << " of " << most;
+}
+
+TEST_P(SameBits, AloneOrBesideOtherSequences) {
+  side_by_side(2, 4, 8);
+  for (const std::uint32_t threads : {1u, 2u, 3u})
+    for (const std::size_t count : {2u, 3u, 8u}) {
+      side_by_side(threads, count, 1);
+      side_by_side(threads, count, 2);
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, SameBits,

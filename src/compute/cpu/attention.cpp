@@ -10,21 +10,11 @@
 
 #include "compute/cpu/backend.h"
 #include "compute/cpu/cells.h"
-#include "compute/cpu/math.h"
 
 namespace strata::cpu {
 namespace {
 
 constexpr std::size_t kScorePiece = 512;  // of the indexer's blocks, for one thread
-
-void fill_rotation(const AttentionShape& shape, std::size_t position, float* cos_sin) {
-  const std::size_t half = shape.inverse_frequencies.size();
-  for (std::size_t i = 0; i < half; ++i) {
-    const SinCos v = sin_cos(static_cast<float>(position) * shape.inverse_frequencies[i]);
-    cos_sin[i] = v.cos * shape.rotation_factor;
-    cos_sin[half + i] = v.sin * shape.rotation_factor;
-  }
-}
 
 // HF's rule: the best budget / block complete blocks, ties to the lower one, and the tail;
 // ascending.
@@ -72,6 +62,12 @@ void take_cell_width(const AttentionShape& s, std::span<const float> scores, std
 
 }  // namespace
 
+void CpuBackend::fill_rotation(const AttentionShape& shape, std::size_t position,
+                               float* cos_sin) const {
+  kernels_.rotation(static_cast<float>(position), shape.inverse_frequencies.data(),
+                    shape.inverse_frequencies.size(), shape.rotation_factor, cos_sin);
+}
+
 // rms norm in place, then rope: pairs (i, i + half).
 void CpuBackend::norm_rotate(float* x, const float* gain, std::size_t n, const float* cos_sin,
                              std::size_t half) const {
@@ -90,40 +86,39 @@ void CpuBackend::attention_inputs(const AttentionWeights& weights, std::uint32_t
   const std::size_t kv = std::size_t{s.kv_heads} * s.head_dim;
   b_.resize(rows_, kv);
   c_.resize(rows_, kv);
-  Pointers mixed, queries, keys, values, index_q, index_k;
-  point(mixed, mixed_, rows_);
-  point(keys, b_, rows_);
-  point(values, c_, rows_);
   const ByteInputs bytes =
       quantize_later(std::array{weights.k, weights.v, with_queries ? weights.q : weights.k}, mixed_,
                      rows_, bytes_mixed_);
   rotation_.resize(rows_, 2 * s.inverse_frequencies.size());
   const AttentionWeights* const w = &weights;
   then(4, [this, w](std::size_t r) { fill_rotation(w->shape, visible(r) - 1, rotation_.row(r)); });
-  std::vector<Product> products = {{weights.k, mixed.data(), keys.data(), rows_, bytes},
-                                   {weights.v, mixed.data(), values.data(), rows_, bytes}};
+  row_products_.clear();
+  row_products_.push_back({weights.k, mixed_, b_, bytes});
+  row_products_.push_back({weights.v, mixed_, c_, bytes});
   if (with_queries) {
     a_.resize(rows_, 2 * std::size_t{s.heads} * s.head_dim);
-    point(queries, a_, rows_);
-    products.push_back({weights.q, mixed.data(), queries.data(), rows_, bytes});
+    row_products_.push_back({weights.q, mixed_, a_, bytes});
   }
   if (s.block > 0) {
     index_k_.resize(rows_, s.indexer_dim);
-    point(index_k, index_k_, rows_);
-    products.push_back({weights.index_k, mixed.data(), index_k.data(), rows_});
+    row_products_.push_back({weights.index_k, mixed_, index_k_});
     if (with_queries) {
       index_q_.resize(rows_, std::size_t{s.indexer_heads} * s.indexer_dim);
-      point(index_q, index_q_, rows_);
-      products.push_back({weights.index_q, mixed.data(), index_q.data(), rows_});
+      row_products_.push_back({weights.index_q, mixed_, index_q_});
     }
   }
-  multiply(products);
+  project(row_products_, 0, rows_);
   then(2, [this, w, layer, with_queries](std::size_t r) {
     store_cell(*w, layer, r);
     if (with_queries) prepare_queries(*w, r);
   });
+  if (whole_parts_) {
+    then(1, [this, w, layer](std::size_t begin, std::size_t end) {
+      each_part(begin, end, [&](const Part& part) { store_block_keys(*w, part, layer); });
+    });
+    return;
+  }
   flush();
-  if (s.block == 0) return;
   for (const Part& part : parts_) store_block_keys(weights, part, layer);
 }
 
@@ -135,6 +130,25 @@ void CpuBackend::attention(const AttentionWeights& weights, std::uint32_t layer)
   const AttentionShape& s = weights.shape;
   attention_inputs(weights, layer, true);
   e_.resize(rows_, std::size_t{s.heads} * s.head_dim);
+  bool any_selects = false;
+  for (const Part& part : parts_)
+    any_selects = any_selects || selects(s, part.first_row + part.rows - 1);
+  if (whole_parts_ && !any_selects) {
+    const AttentionWeights* const w = &weights;
+    then(1, [this, w, layer](std::size_t begin, std::size_t end) {
+      each_part(begin, end, [&](const Part& part) { attend_part(*w, layer, part); });
+    });
+  } else {
+    flush();
+    attend_all(weights, layer);
+  }
+  const ByteInputs bytes = quantize_later({&weights.out, 1}, e_, rows_, bytes_inner_);
+  project({{weights.out, e_, out_, bytes}});
+}
+
+// All rows of the window, all threads together.
+void CpuBackend::attend_all(const AttentionWeights& weights, std::uint32_t layer) {
+  const AttentionShape& s = weights.shape;
   // Blocks of rows of one part.
   row_blocks_.clear();
   for (std::uint32_t p = 0; p < parts_.size(); ++p)
@@ -150,11 +164,19 @@ void CpuBackend::attention(const AttentionWeights& weights, std::uint32_t layer)
     attend(weights, layer, row_blocks_[task / s.kv_heads],
            {task % s.kv_heads, group * split / splits, group * (split + 1) / splits});
   });
-  Pointers gated, y;
-  point(gated, e_, rows_);
-  point(y, out_, rows_);
-  const ByteInputs bytes = quantize_later({&weights.out, 1}, e_, rows_, bytes_inner_);
-  multiply(std::vector<Product>{{weights.out, gated.data(), y.data(), rows_, bytes}});
+}
+
+// A part whose rows see all cells, on one thread.
+void CpuBackend::attend_part(const AttentionWeights& weights, std::uint32_t layer,
+                             const Part& part) {
+  const AttentionShape& s = weights.shape;
+  for (std::size_t i = 0; i < part.rows; ++i) selected_[part.first_row + i].clear();
+  for (std::size_t i = 0; i < part.rows; i += kAttentionRows) {
+    const RowBlock block{static_cast<std::uint32_t>(row_part_[part.first_row]), part.first_row + i,
+                         std::min(kAttentionRows, part.rows - i)};
+    for (std::size_t h = 0; h < s.kv_heads; ++h)
+      attend(weights, layer, block, {h, 0, s.heads / s.kv_heads});
+  }
 }
 
 void CpuBackend::store_cell(const AttentionWeights& weights, std::uint32_t layer, std::size_t row) {
@@ -179,8 +201,9 @@ void CpuBackend::store_cell(const AttentionWeights& weights, std::uint32_t layer
 void CpuBackend::store_block_keys(const AttentionWeights& weights, const Part& part,
                                   std::uint32_t layer) {
   const AttentionShape& s = weights.shape;
+  if (s.block == 0) return;
   RowRing& raw = part.state->layer(layer).raw_index_keys;
-  std::vector<float>& rotation = block_rotation_;
+  thread_local std::vector<float> rotation;
   for (std::size_t i = 0; i < part.rows; ++i) {
     const std::size_t cell = part.position + i;
     std::memcpy(raw.row(cell), index_k_.row(part.first_row + i), s.indexer_dim * sizeof(float));

@@ -6,7 +6,6 @@
 #include <new>
 #include <utility>
 
-#include "compute/cpu/math.h"
 #include "quant/quant.h"
 
 namespace strata::cpu {
@@ -18,6 +17,11 @@ constexpr std::size_t kPanelDepth = 256;  // inputs of one panel: whole 256-bloc
 // one with fewer panels than there are threads.
 constexpr std::size_t kCachedTokens = 384, kTurnTokens = 128;
 constexpr std::size_t kReadRows = kPieceRows;  // of a gated read
+
+// Weights of a step that each thread reads for its own rows: they lie in the caches, and reading
+// them twice costs less than waiting for the other threads. And of one that is not worth handing
+// out where there are fewer rows than threads.
+constexpr std::size_t kApartBytes = std::size_t{512} << 10, kAloneBytes = std::size_t{16} << 10;
 
 // Bytes of a part of a sweep over memory: some tens of kilobytes, enough to hand out, not so much
 // that threads would wait for the last one. With more tokens a byte takes longer.
@@ -72,12 +76,38 @@ Status CpuBackend::begin(const Window& window) {
     }
     if (next != rows_)
       return fail(ErrorCode::internal, "the window's parts cover {} of {} rows", next, rows_);
+    cut_rows();
     allocate(rows_);
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::exhausted, "no memory for a window of {} rows; use a smaller chunk",
                 rows_);
   }
   return {};
+}
+
+// Which thread takes which rows of a window of few: whole parts where that is fair.
+void CpuBackend::cut_rows() {
+  const std::size_t threads = pool_.threads(), ranges = std::min(rows_, threads);
+  few_ = rows_ < kManyRows && rows_ <= kTurnedTokens * threads;
+  whole_parts_ = false;
+  row_cuts_.clear();
+  if (!few_) return;
+  for (std::size_t i = 0; i <= ranges; ++i) row_cuts_.push_back(rows_ * i / ranges);
+  if (ranges < threads) return;
+  std::vector<std::size_t> cuts;
+  for (const std::size_t wanted : row_cuts_) {
+    std::size_t nearest = wanted == rows_ ? rows_ : 0;
+    const auto off = [wanted](std::size_t row) {
+      return row > wanted ? row - wanted : wanted - row;
+    };
+    for (const Part& part : parts_)
+      if (off(part.first_row) < off(nearest)) nearest = part.first_row;
+    cuts.push_back(nearest);
+  }
+  for (std::size_t i = 0; i < ranges; ++i)
+    if (cuts[i + 1] <= cuts[i] || 4 * ranges * (cuts[i + 1] - cuts[i]) > 5 * rows_) return;
+  row_cuts_ = std::move(cuts);
+  whole_parts_ = true;
 }
 
 template <class Visit>
@@ -134,6 +164,7 @@ void CpuBackend::each_buffer(std::size_t rows, const Visit& visit) {
 // Every buffer that an operation of this window will use, at its largest.
 void CpuBackend::allocate(std::size_t rows) {
   each_buffer(rows, [&](Rows& buffer, std::size_t count, std::size_t width) {
+    buffer.least_stride = few_ ? width : 0;
     if (&buffer != &draft_inputs_ || draft_) buffer.resize(count, width);
   });
   std::fill_n(zeros_.row(0), zeros_.width, 0.0f);
@@ -202,12 +233,23 @@ void CpuBackend::for_rows(std::size_t rows, std::size_t grain, ThreadPool::Body 
 
 void CpuBackend::flush() {
   if (steps_.empty()) return;
-  const std::size_t first = steps_.front().first();
+  const std::size_t first = steps_.front().first(), count = steps_.front().count();
   std::size_t grain = steps_.front().grain();
   for (const RowStep& step : steps_) grain = std::min(grain, step.grain());
-  for_rows(steps_.front().count(), grain, [&](std::size_t row) {
-    for (const RowStep& step : steps_) step(first + row);
-  });
+  const std::size_t parts = (count + grain - 1) / grain;
+  if (few_) {
+    const std::size_t ranges = std::min(parts, pool_.threads());
+    const bool usual = count == rows_ && ranges + 1 == row_cuts_.size();
+    const auto cut = [&](std::size_t i) { return usual ? row_cuts_[i] : count * i / ranges; };
+    pool_.run(ranges, [&](std::size_t i) {
+      for (const RowStep& step : steps_) step(first + cut(i), first + cut(i + 1));
+    });
+  } else {
+    pool_.run_near(parts, [&](std::size_t part) {
+      for (std::size_t r = part * grain; r < std::min(count, (part + 1) * grain); ++r)
+        for (const RowStep& step : steps_) step(first + r, first + r + 1);
+    });
+  }
   steps_.clear();
 }
 
@@ -249,7 +291,7 @@ void CpuBackend::multiply(std::span<const Product> products) {
   for (const Product& p : products) {
     const Cut cut = cut_of(p, part_cuts_.size(), bytes);
     const std::size_t parts = cut.panels * cut.turns;
-    parts_run_[{p.matrix.type, inputs_of(p), p.tokens <= kernels_.few_tokens}] += parts;
+    count_parts(p.matrix, inputs_of(p.matrix.type, p.bytes), p.tokens, parts);
     part_cuts_.resize(part_cuts_.size() + parts, static_cast<std::uint32_t>(cuts_.size()));
     cuts_.push_back(cut);
   }
@@ -282,10 +324,114 @@ void CpuBackend::multiply(std::span<const Product> products) {
   }
 }
 
-Inputs CpuBackend::inputs_of(const Product& product) {
+// Whether all matrices but the experts' lie in the caches.
+bool CpuBackend::is_small(const NetworkShape& shape) {
+  constexpr std::size_t most = std::size_t{8} << 20;  // values
+  const ResidualShape& r = shape.residual;
+  std::size_t values = 0;
+  for (const NetworkShape::Layer& layer : shape.layers) {
+    values += 4 * r.wide() * shape.stream_rank;
+    if (layer.attention) {
+      const AttentionShape& s = layer.attention_shape;
+      values += std::size_t{r.hidden} * s.head_dim * (3 * s.heads + 2 * s.kv_heads);
+    } else {
+      const DeltaNetShape& s = layer.delta_net;
+      values += std::size_t{r.hidden} * (s.channels() + 2 * s.inner());
+    }
+    values += 3 * std::size_t{r.hidden} * shape.shared_ff;
+  }
+  return values <= most;
+}
+
+// Null where there is no such thing, or no memory for it. Weights stay as they are as long as the
+// backend.
+const std::byte* CpuBackend::turned_of(const Matrix& matrix, Inputs inputs) {
+  constexpr std::size_t most = std::size_t{16} << 20, piece = kHugePage;
+  const IntFormat* format = format_for(matrix.type, inputs);
+  if (!turns_ || !format) return nullptr;
+  const auto found = turned_.find(matrix.data);
+  if (found != turned_.end()) {
+    const Turned& turned = found->second;
+    return turned.rows == matrix.rows && turned.cols == matrix.cols ? turned.data : nullptr;
+  }
+  const std::size_t bytes = kernels_.turned_bytes(*format, matrix.rows, matrix.cols);
+  if (bytes == 0) return nullptr;
+  try {
+    if (bytes > turned_left_) {
+      std::size_t held = std::max(bytes, piece);
+      for (const auto& memory : turned_memory_) held += memory.size();
+      if (held > most) return nullptr;
+      turned_memory_.emplace_back(std::max(bytes, piece));
+      turned_left_ = turned_memory_.back().size();
+    }
+    std::byte* into = turned_memory_.back().data() + turned_memory_.back().size() - turned_left_;
+    kernels_.turn_rows(*format, matrix.data, matrix.row_bytes, matrix.rows, matrix.cols, into);
+    turned_.emplace(matrix.data, Turned{matrix.rows, matrix.cols, into});
+    turned_left_ -= bytes;
+    return into;
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+// Whether each thread multiplies its own rows with weights of so many bytes.
+bool CpuBackend::is_apart(std::size_t bytes, std::size_t rows) const {
+  return few_ && bytes <= (rows >= pool_.threads() ? kApartBytes : kAloneBytes);
+}
+
+void CpuBackend::project(std::span<const RowProduct> products, std::size_t first,
+                         std::size_t count) {
+  std::size_t bytes = 0;
+  for (const RowProduct& p : products) bytes += p.weight_bytes();
+  const auto turned = [&](const RowProduct& p) {
+    return few_ ? turned_of(p.matrix, inputs_of(p.matrix.type, p.bytes)) : nullptr;
+  };
+  if (is_apart(bytes, count)) {
+    for (RowProduct p : products) {
+      count_parts(p.matrix, inputs_of(p.matrix.type, p.bytes), count / pool_.threads(), 1);
+      p.turned = turned(p);
+      then(first, count, 1, [this, p, first](std::size_t begin, std::size_t end) {
+        multiply_rows(p, begin - first, end - first);
+      });
+    }
+    return;
+  }
+  inputs_.resize(std::max(inputs_.size(), products.size()));
+  outputs_.resize(inputs_.size());
+  products_.clear();
+  for (std::size_t i = 0; i < products.size(); ++i) {
+    const RowProduct& p = products[i];
+    inputs_[i].resize(count);
+    outputs_[i].resize(count);
+    for (std::size_t r = 0; r < count; ++r) {
+      inputs_[i][r] = p.x + r * p.x_stride;
+      outputs_[i][r] = p.y + r * p.y_stride;
+    }
+    products_.push_back(
+        {p.matrix, inputs_[i].data(), outputs_[i].data(), count, p.bytes, false, turned(p)});
+  }
+  multiply(products_);
+}
+
+// Rows begin to end of a product on this thread.
+void CpuBackend::multiply_rows(const RowProduct& product, std::size_t begin, std::size_t end) {
+  const float* x[kTurnedTokens];
+  float* y[kTurnedTokens];
+  for (std::size_t at = begin; at < end; at += kTurnedTokens) {
+    const std::size_t count = std::min(kTurnedTokens, end - at);
+    for (std::size_t i = 0; i < count; ++i) {
+      x[i] = product.x + (at + i) * product.x_stride;
+      y[i] = product.y + (at + i) * product.y_stride;
+    }
+    whole({product.matrix, x, y, count, product.bytes.from(at), false, product.turned},
+          product.matrix.data);
+  }
+}
+
+Inputs CpuBackend::inputs_of(TensorType type, const ByteInputs& bytes) {
   for (const Inputs inputs : {Inputs::bytes, Inputs::words}) {
-    const IntFormat* format = format_for(product.matrix.type, inputs);
-    if (format && product.bytes[format->kind]) return inputs;
+    const IntFormat* format = format_for(type, inputs);
+    if (format && bytes[format->kind]) return inputs;
   }
   return Inputs::floats;
 }
@@ -293,10 +439,10 @@ Inputs CpuBackend::inputs_of(const Product& product) {
 std::vector<KernelUse> CpuBackend::kernels() const {
   std::vector<KernelUse> uses;
   for (const KernelEntry& e : kernel_registry(supported_kernels())) {
-    const auto run = parts_run_.find({e.type, e.inputs, e.few});
+    const auto& run = parts_run_[static_cast<std::size_t>(e.type)];
     uses.push_back({std::string(e.kernels->isa), std::string(to_string(e.type)),
                     std::string(to_string(e.inputs)), e.few, std::string(e.way),
-                    e.kernels == &kernels_ && run != parts_run_.end() ? run->second : 0});
+                    e.kernels == &kernels_ ? run[static_cast<std::size_t>(e.inputs)][e.few] : 0});
   }
   return uses;
 }
@@ -304,10 +450,25 @@ std::vector<KernelUse> CpuBackend::kernels() const {
 void CpuBackend::panel(const Product& product, std::size_t first_row, std::size_t height,
                        const std::byte* after) {
   const std::size_t rows = std::min<std::size_t>(height, product.matrix.rows - first_row);
-  const Inputs inputs = inputs_of(product);
+  const Inputs inputs = inputs_of(product.matrix.type, product.bytes);
   if (const IntFormat* format = format_for(product.matrix.type, inputs))
     return int_panel(product, *format, first_row, rows, after);
   float_panel(product, first_row, rows, after);
+}
+
+// Steps that wait may use what is there.
+void CpuBackend::make_room(BlockKind kind, std::size_t width, std::size_t count, Quantized& into,
+                           ByteInputs& inputs) {
+  const auto k = static_cast<std::size_t>(kind);
+  std::vector<QuantizedRow>& views = into.views[k];
+  if (into.width[k] != width || views.size() < count) {
+    flush();
+    into.width[k] = width;
+    into.rows[k].resize(count, width, kind);
+    views.resize(count);
+    for (std::size_t r = 0; r < count; ++r) views[r] = into.rows[k].row(r);
+  }
+  inputs.of[k] = views.data();
 }
 
 CpuBackend::ByteInputs CpuBackend::room(std::span<const Matrix> matrices, std::size_t count,
@@ -315,12 +476,7 @@ CpuBackend::ByteInputs CpuBackend::room(std::span<const Matrix> matrices, std::s
   ByteInputs inputs;
   for (const Matrix& m : matrices) {
     const IntFormat* format = int_format(m.type);
-    if (!format || inputs[format->kind]) continue;
-    const auto kind = static_cast<std::size_t>(format->kind);
-    into.rows[kind].resize(count, m.cols, format->kind);
-    into.views[kind].resize(count);
-    for (std::size_t r = 0; r < count; ++r) into.views[kind][r] = into.rows[kind].row(r);
-    inputs.of[kind] = into.views[kind].data();
+    if (format && !inputs[format->kind]) make_room(format->kind, m.cols, count, into, inputs);
   }
   return inputs;
 }
@@ -329,15 +485,6 @@ void CpuBackend::quantize_row(const ByteInputs& inputs, std::size_t row, const f
                               std::size_t width) const {
   for (const BlockKind kind : {BlockKind::group_integers, BlockKind::group_floats})
     if (inputs[kind]) kernels_.quantize_row(x, width, scale_width(kind), inputs[kind][row]);
-}
-
-CpuBackend::ByteInputs CpuBackend::quantize(std::span<const Matrix> matrices, const float* const* x,
-                                            std::size_t count, Quantized& into) {
-  flush();
-  const ByteInputs inputs = room(matrices, count, into);
-  const std::size_t width = matrices.front().cols;
-  for_rows(count, [&](std::size_t r) { quantize_row(inputs, r, x[r], width); });
-  return inputs;
 }
 
 CpuBackend::ByteInputs CpuBackend::quantize_later(std::span<const Matrix> matrices, const Rows& x,
@@ -354,12 +501,7 @@ CpuBackend::ByteInputs CpuBackend::word_room(std::span<const Matrix> matrices, s
   ByteInputs inputs;
   const auto words = std::find_if(matrices.begin(), matrices.end(),
                                   [](const Matrix& m) { return word_format(m.type) != nullptr; });
-  if (words == matrices.end()) return inputs;
-  constexpr auto kind = static_cast<std::size_t>(BlockKind::group_words);
-  into.rows[kind].resize(count, words->cols, BlockKind::group_words);
-  into.views[kind].resize(count);
-  for (std::size_t r = 0; r < count; ++r) into.views[kind][r] = into.rows[kind].row(r);
-  inputs.of[kind] = into.views[kind].data();
+  if (words != matrices.end()) make_room(BlockKind::group_words, words->cols, count, into, inputs);
   return inputs;
 }
 
@@ -370,6 +512,11 @@ void CpuBackend::int_panel(const Product& product, const IntFormat& format, std:
   const Matrix& m = product.matrix;
   y.resize(product.tokens);
   for (std::size_t t = 0; t < product.tokens; ++t) y[t] = product.y[t] + first_row;
+  if (product.turned && product.tokens <= kTurnedTokens && first_row % kLanes == 0) {
+    const std::byte* from = product.turned + kernels_.turned_bytes(format, first_row, m.cols);
+    return kernels_.turned_gemm(format, from, rows, m.cols, product.bytes[format.kind], y.data(),
+                                product.tokens);
+  }
   kernels_.int_gemm(format, m.row(first_row), m.row_bytes, rows, m.cols, product.bytes[format.kind],
                     y.data(), product.tokens, after, product.streamed);
 }
@@ -483,25 +630,36 @@ void CpuBackend::embed_draft(const DraftWeights& weights, const Matrix& embeddin
   const ResidualShape& s = shape_.residual;
   const std::size_t inputs = rows_ * s.streams;  // of the product: one for each stream of each row
   draft_inputs_.resize(inputs, 2 * std::size_t{s.hidden});
-  for_rows(rows_, [&](std::size_t r) {
-    float* into = draft_inputs_.row(r * s.streams);
-    const std::byte* stored = embedding.row(static_cast<std::size_t>(tokens_[r]));
-    (void)decode(embedding.type, {stored, embedding.row_bytes}, {into, s.hidden});
-    kernels_.rms_norm(into, weights.embedding_norm.data(), s.hidden, s.epsilon, into);
-    kernels_.rms_norm(wide.data() + r * s.wide(), weights.hidden_norm.data(), s.wide(), s.epsilon,
-                      normed_.row(r));
-    for (std::size_t stream = 0; stream < s.streams; ++stream) {
-      float* both = into + stream * draft_inputs_.width;
-      if (stream > 0) std::memcpy(both, into, s.hidden * sizeof(float));
-      std::memcpy(both + s.hidden, normed_.row(r) + stream * s.hidden, s.hidden * sizeof(float));
-    }
+  const ByteInputs bytes = room({&weights.combine, 1}, inputs, bytes_draft_);
+  then(4, [this, w = &weights, of = &embedding, from = wide.data(), bytes](std::size_t r) {
+    draft_row(*w, *of, from, bytes, r);
   });
-  Pointers x, y(inputs);
-  point(x, draft_inputs_, inputs);
-  for (std::size_t i = 0; i < inputs; ++i)
-    y[i] = wide_.row(i / s.streams) + i % s.streams * s.hidden;
-  const ByteInputs bytes = quantize({&weights.combine, 1}, x.data(), inputs, bytes_mixed_);
-  multiply(std::vector<Product>{{weights.combine, x.data(), y.data(), inputs, bytes}});
+  RowProduct product(weights.combine, draft_inputs_.row(0), draft_inputs_.stride, wide_.row(0),
+                     s.hidden, bytes);
+  if (!is_apart(product.weight_bytes(), rows_)) return project({&product, 1}, 0, inputs);
+  product.turned = turned_of(weights.combine, inputs_of(weights.combine.type, bytes));
+  count_parts(weights.combine, inputs_of(weights.combine.type, bytes), s.streams, 1);
+  then(1, [this, product](std::size_t begin, std::size_t end) {
+    multiply_rows(product, begin * shape_.residual.streams, end * shape_.residual.streams);
+  });
+}
+
+// What the draft block's product takes of a row.
+void CpuBackend::draft_row(const DraftWeights& weights, const Matrix& embedding, const float* wide,
+                           const ByteInputs& bytes, std::size_t row) {
+  const ResidualShape& s = shape_.residual;
+  float* into = draft_inputs_.row(row * s.streams);
+  const std::byte* stored = embedding.row(static_cast<std::size_t>(tokens_[row]));
+  (void)decode(embedding.type, {stored, embedding.row_bytes}, {into, s.hidden});
+  kernels_.rms_norm(into, weights.embedding_norm.data(), s.hidden, s.epsilon, into);
+  kernels_.rms_norm(wide + row * s.wide(), weights.hidden_norm.data(), s.wide(), s.epsilon,
+                    normed_.row(row));
+  for (std::size_t stream = 0; stream < s.streams; ++stream) {
+    float* both = into + stream * draft_inputs_.stride;
+    if (stream > 0) std::memcpy(both, into, s.hidden * sizeof(float));
+    std::memcpy(both + s.hidden, normed_.row(row) + stream * s.hidden, s.hidden * sizeof(float));
+    quantize_row(bytes, row * s.streams + stream, both, draft_inputs_.width);
+  }
 }
 
 void CpuBackend::read(const ResidualWeights& weights) {
@@ -533,15 +691,11 @@ void CpuBackend::read_rows(const ResidualWeights& weights, const Rows& wide, std
       norm_row(*w, from->row(row), row - first, words);
     });
   }
-  Pointers normed, low, up, gates;
-  point(normed, normed_, count);
-  point(low, low_, count);
-  if (gated) gates.resize(count);
-  for (std::size_t r = 0; r < gates.size(); ++r) gates[r] = gates_.row(first + r);
-  const Product inject{weights.inject, normed.data(), gates.data(), gates.size(), words};
-  std::vector<Product> products = {{weights.down, normed.data(), low.data(), count, words}};
-  if (many && gated && !injected) products.push_back(inject);
-  multiply(products);
+  const RowProduct inject(weights.inject, normed_.row(0), normed_.stride, gates_.row(first),
+                          gates_.stride, words);
+  const RowProduct down(weights.down, normed_, low_, words);
+  const std::array both = {down, inject};
+  project(std::span(both).first(many && gated && !injected ? 2 : 1), first, count);
   const ByteInputs narrow = word_room({&weights.up, 1}, count, bytes_low_);
   then(first, count, 8, [this, first, narrow, open = many && gated](std::size_t row) {
     float* values = low_.row(row - first);
@@ -550,13 +704,14 @@ void CpuBackend::read_rows(const ResidualWeights& weights, const Rows& wide, std
       kernels_.quantize_words(values, low_.width, rows[row - first]);
     if (open) open_gates(row);
   });
-  if (many) return open_streams(weights.up, low.data(), narrow, first, count);
+  if (many) {
+    Pointers low;
+    point(low, low_, count);
+    return open_streams(weights.up, low.data(), narrow, first, count);
+  }
   // The few outputs of `inject` are wanted no sooner, and here threads share the work best.
-  point(up, up_, count);
-  products.clear();
-  if (gated) products.push_back(inject);
-  products.push_back({weights.up, low.data(), up.data(), count, narrow});
-  multiply(products);
+  const std::array last = {inject, RowProduct(weights.up, low_, up_, narrow)};
+  project(std::span(last).subspan(gated ? 0 : 1), first, count);
   then(first, count, 2, [this, first, gated](std::size_t row) {
     const ResidualShape& s = shape_.residual;
     kernels_.mix_streams(up_.row(row - first), s.hidden, normed_.row(row - first), s.hidden,
@@ -598,10 +753,11 @@ void CpuBackend::norm_and_inject(const ResidualWeights& weights, const Rows& wid
     const float* x[together];
     float* y[together];
     for (std::size_t i = 0; i < rows; ++i) {
-      for (const RowStep& step : steps_) step(first + from + i);
-      norm_row(weights, wide.row(first + from + i), from + i, words);
+      const std::size_t row = first + from + i;
+      for (const RowStep& step : steps_) step(row, row + 1);
+      norm_row(weights, wide.row(row), from + i, words);
       x[i] = normed_.row(from + i);
-      y[i] = gates_.row(first + from + i);
+      y[i] = gates_.row(row);
     }
     constexpr std::size_t step = kNarrowRuns * kRun;
     for (std::size_t k = 0; k < weights.inject.cols; k += step) {
@@ -610,16 +766,13 @@ void CpuBackend::norm_and_inject(const ResidualWeights& weights, const Rows& wid
       for (std::size_t i = 0; i < rows; ++i) x[i] += step;
     }
   });
-  parts_run_[{weights.inject.type, Inputs::floats, false}] += 1;
+  count_parts(weights.inject, Inputs::floats, count, 1);
   steps_.clear();
 }
 
 void CpuBackend::open_gates(std::size_t row) {
   const std::size_t streams = shape_.residual.streams;
-  for (std::size_t i = 0; i < streams; ++i) {
-    float& w = gates_.row(row)[i];
-    w = 2.0f * sigmoid(w / static_cast<float>(streams));
-  }
+  kernels_.open_gates(gates_.row(row), streams, static_cast<float>(streams));
 }
 
 // The last step of a gated read of many rows: some columns of all streams at a time, whose gates
@@ -631,7 +784,7 @@ void CpuBackend::open_streams(const Matrix& up, const float* const* low, const B
   const std::size_t parts = (s.hidden + kPanelRows - 1) / kPanelRows,
                     width = s.streams * kPanelRows;
   const Product product{up, low, nullptr, count, words};
-  parts_run_[{up.type, inputs_of(product), count <= kernels_.few_tokens}] += parts * s.streams;
+  count_parts(up, inputs_of(up.type, words), count, parts * s.streams);
   pool_.run_near(parts, [&](std::size_t part) {
     struct Scratch {
       Rows gates;  // [count x streams x kPanelRows]
@@ -679,6 +832,12 @@ void CpuBackend::pick(std::span<const std::uint32_t> rows) {
       std::memmove(kept->row(i), kept->row(rows[i]), kept->width * sizeof(float));
   for (std::size_t i = 0; i < rows.size(); ++i) row_part_[i] = row_part_[rows[i]];
   rows_ = rows.size();
+  if (!few_) return;
+  // Rows no longer lie as the window's parts do; buffers stay as they are.
+  const std::size_t ranges = std::min(rows_, pool_.threads());
+  whole_parts_ = false;
+  row_cuts_.clear();
+  for (std::size_t i = 0; i <= ranges; ++i) row_cuts_.push_back(rows_ * i / ranges);
 }
 
 void CpuBackend::head(const ResidualWeights& mixer, const Matrix& head,
@@ -690,11 +849,10 @@ void CpuBackend::head(const ResidualWeights& mixer, const Matrix& head,
     std::memcpy(head_wide_.row(i), wide_.row(rows[i]), head_wide_.width * sizeof(float));
   for (std::size_t r = 0; r < rows.size(); r += kReadRows)
     read_rows(mixer, head_wide_, r, std::min(kReadRows, rows.size() - r));
-  Pointers mixed, logits(rows.size());
-  point(mixed, mixed_, rows.size());
-  for (std::size_t i = 0; i < rows.size(); ++i) logits[i] = out.data() + i * head.rows;
   const ByteInputs bytes = quantize_later({&head, 1}, mixed_, rows.size(), bytes_mixed_);
-  multiply(std::vector<Product>{{head, mixed.data(), logits.data(), rows.size(), bytes}});
+  const RowProduct product(head, mixed_.row(0), mixed_.stride, out.data(), head.rows, bytes);
+  project({&product, 1}, 0, rows.size());
+  flush();
 }
 
 }  // namespace strata::cpu

@@ -7,38 +7,42 @@
 #include <numeric>
 
 #include "compute/cpu/backend.h"
-#include "compute/cpu/math.h"
 
 namespace strata::cpu {
 
-// Fills routed_ (by expert, then row), first_slots_ and row_slots_ from the router's logits in d_.
-void CpuBackend::route(const ExpertsWeights& weights) {
+// Fills a row's chosen_ from the router's logits in d_, ascending.
+void CpuBackend::route(const ExpertsWeights& weights, std::size_t row) {
   const std::size_t used = weights.shape.used, experts = weights.router.rows;
-  chosen_.resize(rows_ * used);
-  for_rows(rows_, [&](std::size_t r) {
-    thread_local std::vector<std::uint32_t> order;
-    order.resize(experts);
-    std::iota(order.begin(), order.end(), 0u);
-    const float* logits = d_.row(r);
-    const auto middle = order.begin() + static_cast<std::ptrdiff_t>(used);
-    std::partial_sort(order.begin(), middle, order.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
-    });
-    const float top = logits[order[0]];
-    std::sort(order.begin(), middle);
-    float chosen = 0.0f, total = 0.0f;
-    for (std::size_t i = 0; i < used; ++i) chosen += exp(logits[order[i]] - top);
-    if (!weights.shape.normalize)
-      for (std::size_t e = 0; e < experts; ++e) total += exp(logits[e] - top);
-    for (std::size_t i = 0; i < used; ++i) {
-      const float weight = exp(logits[order[i]] - top) / (weights.shape.normalize ? chosen : total);
-      chosen_[r * used + i] = {static_cast<std::uint32_t>(r), order[i], weight};
-    }
+  thread_local std::vector<std::uint32_t> order;
+  order.resize(experts);
+  std::iota(order.begin(), order.end(), 0u);
+  const float* logits = d_.row(row);
+  const auto middle = order.begin() + static_cast<std::ptrdiff_t>(used);
+  std::partial_sort(order.begin(), middle, order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
   });
-  // Places by counting: behind those of an expert come those of the next one.
+  const float top = logits[order[0]];
+  std::sort(order.begin(), middle);
+  thread_local std::vector<float> powers;  // of all experts, or of those that are used
+  powers.resize(experts);
+  const bool all = !weights.shape.normalize;
+  for (std::size_t i = 0; i < used; ++i) powers[i] = logits[order[i]];
+  if (all) std::copy_n(logits, experts, powers.begin());
+  kernels_.exp_above(powers.data(), all ? experts : used, top);
+  const float total = std::accumulate(
+      powers.begin(), powers.begin() + static_cast<std::ptrdiff_t>(all ? experts : used), 0.0f);
+  for (std::size_t i = 0; i < used; ++i) {
+    const float weight = powers[all ? order[i] : i] / total;
+    chosen_[row * used + i] = {static_cast<std::uint32_t>(row), order[i], weight};
+  }
+}
+
+// Fills routed_ (by expert, then row), first_slots_ and row_slots_ from chosen_: places by
+// counting, behind those of an expert come those of the next one.
+void CpuBackend::sort_slots(const ExpertsWeights& weights) {
   routed_.resize(chosen_.size());
   row_slots_.resize(chosen_.size());
-  first_slots_.assign(experts + 1, 0);
+  first_slots_.assign(weights.router.rows + 1, 0);
   for (const Routed& slot : chosen_) ++first_slots_[slot.expert + 1];
   std::partial_sum(first_slots_.begin(), first_slots_.end(), first_slots_.begin());
   for (std::size_t i = 0; i < chosen_.size(); ++i) {
@@ -56,18 +60,15 @@ void CpuBackend::experts(const ExpertsWeights& weights) {
   const ByteInputs bytes = quantize_later(
       std::array{weights.shared_gate, weights.shared_up, weights.gate.first, weights.up.first},
       mixed_, rows_, bytes_mixed_);
-  Pointers mixed, logits, ahead;
-  point(mixed, mixed_, rows_);
-  point(logits, d_, rows_);
-  std::vector<Product> routers = {{weights.router, mixed.data(), logits.data(), rows_}};
   const bool look = decode_ && !weights.next_router.empty() && weights.source->looks_ahead();
-  if (look) {
-    ahead_.resize(rows_, weights.next_router.rows);
-    point(ahead, ahead_, rows_);
-    routers.push_back({weights.next_router, mixed.data(), ahead.data(), rows_});
-  }
-  multiply(routers);
-  route(weights);
+  if (look) ahead_.resize(rows_, weights.next_router.rows);
+  const std::array routers = {RowProduct(weights.router, mixed_, d_),
+                              RowProduct(weights.next_router, mixed_, ahead_)};
+  project(std::span(routers).first(look ? 2 : 1), 0, rows_);
+  chosen_.resize(rows_ * weights.shape.used);
+  then(4, [this, w = &weights](std::size_t row) { route(*w, row); });
+  flush();
+  sort_slots(weights);
   begin_experts(weights);
   if (look) ask_ahead(weights);
   run_experts(weights, bytes);
@@ -87,7 +88,8 @@ void CpuBackend::sum_experts(const ExpertsWeights& weights, std::size_t row) {
     shares.push_back(routed_[slot].weight);
   }
   results.push_back(reinterpret_cast<const std::byte*>(c_.row(row)));
-  shares.push_back(sigmoid(kernels_.dot(weights.shared_router.data(), mixed_.row(row), hidden)));
+  shares.push_back(
+      kernels_.sigmoid(kernels_.dot(weights.shared_router.data(), mixed_.row(row), hidden)));
   const float* weight = shares.data();
   float* y = out_.row(row);
   kernels_.weigh_cells(CellFormat::f32, results.data(), results.size(), 0, hidden, &weight, 1, &y,
@@ -119,10 +121,20 @@ void CpuBackend::ask_ahead(const ExpertsWeights& weights) {
   weights.source->prefetch(weights.layer + 1, wanted);
 }
 
+// Whether a thread takes an expert's rows through all of its matrices: in windows of many rows,
+// where nothing but the results leaves its caches then, and of few, if matrices are so small that
+// waiting for the other threads between them costs more than an uneven end.
+bool CpuBackend::in_pieces(const ExpertsWeights& weights) const {
+  constexpr std::size_t kSmallExpert = std::size_t{128} << 10;
+  if (rows_ >= kManyRows) return true;
+  const std::size_t bytes = weights.gate.bytes() + weights.up.bytes() + weights.down.bytes();
+  return bytes <= kSmallExpert && expert_uses_.size() >= 2 * pool_.threads();
+}
+
 // Routed experts into expert_out_, the shared one into c_.
 void CpuBackend::run_experts(const ExpertsWeights& weights, const ByteInputs& bytes) {
   const std::size_t slots = routed_.size();
-  const bool together = rows_ < kManyRows;
+  const bool together = !in_pieces(weights);
   if (together) {
     expert_hidden_.resize(slots, weights.gate.first.rows);
     expert_up_.resize(slots, weights.gate.first.rows);
@@ -232,8 +244,7 @@ void CpuBackend::run_group(const ExpertsWeights& weights, std::span<const Expert
   multiply(products);
 }
 
-// The same for windows of many rows: a thread takes some rows of an expert through all of its
-// matrices, so that nothing but the results leaves its caches.
+// The same piece by piece: a thread takes some rows of an expert through all of its matrices.
 void CpuBackend::run_pieces(const ExpertsWeights& weights, std::span<const ExpertBlob> blobs,
                             const ByteInputs& bytes, bool shared) {
   pieces_.clear();
@@ -243,12 +254,18 @@ void CpuBackend::run_pieces(const ExpertsWeights& weights, std::span<const Exper
       piece.first = first + rows * i / count;
       piece.rows = rows * (i + 1) / count - rows * i / count;
       for (const Matrix& m : {piece.gate, piece.up, piece.down})
-        parts_run_[{m.type, int_format(m.type) ? Inputs::bytes : Inputs::floats,
-                    piece.rows <= kernels_.few_tokens}] += (m.rows + kPanelRows - 1) / kPanelRows;
+        count_parts(m, int_format(m.type) ? Inputs::bytes : Inputs::floats, piece.rows,
+                    (m.rows + kPanelRows - 1) / kPanelRows);
       pieces_.push_back(piece);
     }
   };
-  if (shared) cut({weights.shared_gate, weights.shared_up, weights.shared_down, true}, 0, rows_);
+  if (shared) {
+    ExpertPiece piece{weights.shared_gate, weights.shared_up, weights.shared_down, true};
+    const Matrix* matrices[] = {&piece.gate, &piece.up, &piece.down};
+    for (std::size_t i = 0; i < 3 && few_; ++i)
+      piece.turned[i] = turned_of(*matrices[i], Inputs::bytes);
+    cut(piece, 0, rows_);
+  }
   std::size_t i = 0;
   for (const ExpertBlob& blob : blobs) {
     const std::size_t from = i;
@@ -296,8 +313,10 @@ void CpuBackend::run_piece(const ExpertPiece& piece, const ByteInputs& bytes,
     for (std::size_t i = 0; i < rows; ++i) own.inputs[kind][i] = bytes.of[kind][row_of(i)];
     inputs.of[kind] = own.inputs[kind].data();
   }
-  whole({piece.gate, own.in.data(), own.gates.data(), rows, inputs}, piece.up.data);
-  whole({piece.up, own.in.data(), own.ups.data(), rows, inputs}, piece.down.data);
+  whole({piece.gate, own.in.data(), own.gates.data(), rows, inputs, false, piece.turned[0]},
+        piece.up.data);
+  whole({piece.up, own.in.data(), own.ups.data(), rows, inputs, false, piece.turned[1]},
+        piece.down.data);
   const IntFormat* format = int_format(piece.down.type);
   ByteInputs hidden;
   if (format) {
@@ -312,7 +331,8 @@ void CpuBackend::run_piece(const ExpertPiece& piece, const ByteInputs& bytes,
     kernels_.quantize_row(own.gates[i], piece.down.cols, scale_width(format->kind), own.hidden[i]);
   }
   const bool streamed = routed_.size() * expert_out_.width * sizeof(float) >= kStreamedBytes;
-  whole({piece.down, own.gates.data(), own.out.data(), rows, hidden, streamed}, after);
+  whole({piece.down, own.gates.data(), own.out.data(), rows, hidden, streamed, piece.turned[2]},
+        after);
 }
 
 }  // namespace strata::cpu

@@ -292,27 +292,32 @@ STRATA_INLINE Zmm join_sums(const Zmm& a, const Zmm& b) {
   }
 }
 
+// 256 words: their bytes, and what the upper ones' codes have too much.
+STRATA_INLINE void split_words(const std::int16_t* words, FloatInput& in) {
+  alignas(64) static constexpr Permutation even = [] {
+    Permutation p{};
+    for (std::size_t i = 0; i < 64; ++i) p[i] = static_cast<std::uint8_t>(2 * i);
+    return p;
+  }();
+  const Zmm lower = load_zmm(even.data()), upper = _mm512_or_si512(lower, every_byte(1));
+  FloatRow row;  // -128 everywhere
+  for (std::size_t j = 0; j < 4; ++j) {
+    const Zmm a = load_zmm(words + 64 * j), b = load_zmm(words + 64 * j + 32);
+    in.values[j] = _mm512_permutex2var_epi8(a, upper, b);
+    in.values[4 + j] = _mm512_permutex2var_epi8(a, lower, b);
+    row.codes[j] = every_byte(-128);
+  }
+  const Zmm none = _mm512_setzero_si512();
+  const Zmm sums = join_sums<GemvQ8_0>(part_sums<GemvQ8_0, 8>(row, in.values), none);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(in.shift),
+                      _mm512_castsi512_si256(_mm512_slli_epi32(sums, 8)));
+}
+
 template <class F>
 STRATA_INLINE void float_input(const QuantizedRow& x, std::size_t at, FloatInput& in) {
   std::memcpy(in.scale, x.scales + at / 32, sizeof in.scale);
   if constexpr (F::words) {
-    alignas(64) static constexpr Permutation even = [] {
-      Permutation p{};
-      for (std::size_t i = 0; i < 64; ++i) p[i] = static_cast<std::uint8_t>(2 * i);
-      return p;
-    }();
-    const Zmm lower = load_zmm(even.data()), upper = _mm512_or_si512(lower, every_byte(1));
-    FloatRow row;  // -128 everywhere: what the upper bytes' codes have too much
-    for (std::size_t j = 0; j < 4; ++j) {
-      const Zmm a = load_zmm(x.words + at + 64 * j), b = load_zmm(x.words + at + 64 * j + 32);
-      in.values[j] = _mm512_permutex2var_epi8(a, upper, b);
-      in.values[4 + j] = _mm512_permutex2var_epi8(a, lower, b);
-      row.codes[j] = every_byte(-128);
-    }
-    const Zmm none = _mm512_setzero_si512();
-    const Zmm sums = join_sums<GemvQ8_0>(part_sums<GemvQ8_0, 8>(row, in.values), none);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(in.shift),
-                        _mm512_castsi512_si256(_mm512_slli_epi32(sums, 8)));
+    split_words(x.words + at, in);
   } else {
     reorder<F::order>(x.values + at, in.values);
     std::memcpy(in.scaled_sums, x.scaled_sums + at / 32, sizeof in.scaled_sums);

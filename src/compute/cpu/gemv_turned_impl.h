@@ -6,10 +6,9 @@
 
 constexpr std::size_t kLead = 4096;  // how far ahead of the next rows' bytes they are asked for
 
-// A block of sixteen rows. Column p holds inputs 4 p to 4 p + 3 of every row, in words twice as
-// many columns of two each.
+// A block of sixteen rows. Column p holds inputs 4 p to 4 p + 3 of every row.
 struct TurnedRows {
-  Zmm columns[kBlock / 2];
+  Zmm columns[kBlock / 4];
   Zmm scales[16], mins[8];  // of integers: by group; two groups' 16-bit minima a lane
   Zmm start[16];            // of formats with signs: -128 times the sum of a group's codes
   Lanes d, dmin;
@@ -50,24 +49,11 @@ struct Columns {
 };
 
 // Vector j of the codes of sixteen rows to its columns.
-template <class F, bool Words>
+template <class F>
 STRATA_INLINE void turn_codes(Zmm* v, std::size_t j, Zmm* columns) {
   turn_dwords(v);
-  for (std::size_t c = 0; c < kLanes; ++c) {
-    const std::size_t place = Columns<F::order>::places.of[kLanes * j + c];
-    if constexpr (Words) {
-      // Bytes 0 and 1, 2 and 3 to the upper halves of two words.
-      const auto pair = [&](int first) {
-        const Zmm index = _mm512_add_epi8(_mm512_set1_epi32((first << 8) | ((first + 1) << 24)),
-                                          _mm512_set4_epi32(0x0c000c00, 0x08000800, 0x04000400, 0));
-        return _mm512_srai_epi16(_mm512_shuffle_epi8(v[c], index), 8);
-      };
-      columns[2 * place] = pair(0);
-      columns[2 * place + 1] = pair(2);
-    } else {
-      columns[place] = v[c];
-    }
-  }
+  for (std::size_t c = 0; c < kLanes; ++c)
+    columns[Columns<F::order>::places.of[kLanes * j + c]] = v[c];
 }
 
 // Where the fifth bits of four inputs stand: byte b of a dword gets bit 16 h + 4 i + b at place 4.
@@ -148,7 +134,7 @@ STRATA_INLINE void turn_floats(const std::byte* const* rows, std::size_t offset,
       for (std::size_t j = 0; j < vectors; ++j) {
         Zmm v[kLanes];
         for (std::size_t r = 0; r < kLanes; ++r) v[r] = F::codes(block(r), j);
-        turn_codes<F, F::words>(v, j, turned.columns);
+        turn_codes<F>(v, j, turned.columns);
       }
     } else {
       Zmm codes[vectors][kLanes];
@@ -159,7 +145,7 @@ STRATA_INLINE void turn_floats(const std::byte* const* rows, std::size_t offset,
         for (std::size_t j = 0; j < vectors; ++j) codes[j][r] = row.codes[j];
         halves[r] = row.d;
       }
-      for (std::size_t j = 0; j < vectors; ++j) turn_codes<F, false>(codes[j], j, turned.columns);
+      for (std::size_t j = 0; j < vectors; ++j) turn_codes<F>(codes[j], j, turned.columns);
     }
     turn_halves(halves, turned.group_d);
   }
@@ -197,7 +183,7 @@ STRATA_INLINE void turn_integers(const std::byte* const* rows, std::size_t offse
     keep(r, first, two[0]);
     keep(r + 1, second, two[1]);
   }
-  for (std::size_t j = 0; j < 4; ++j) turn_codes<F, false>(codes[j], j, turned.columns);
+  for (std::size_t j = 0; j < 4; ++j) turn_codes<F>(codes[j], j, turned.columns);
   turn_dwords(scales);
   for (std::size_t i = 0; i < 128 / F::group; ++i) {
     turned.scales[2 * i] = _mm512_srai_epi32(_mm512_slli_epi32(scales[i], 16), 16);
@@ -221,9 +207,11 @@ STRATA_INLINE void turn_integers(const std::byte* const* rows, std::size_t offse
   if constexpr (F::minima) turned.dmin = floats(1);
 }
 
-// A token's inputs as the columns meet them: bytes, bytes plus 128 (formats with signs) or words.
+// A token's inputs as the columns meet them: bytes, bytes plus 128 (formats with signs), or the
+// upper and lower bytes of words.
 struct TurnedInput {
-  const std::byte* values = nullptr;
+  const std::byte *values = nullptr, *lower = nullptr;
+  const std::int32_t* start = nullptr;  // of words, by group: what the upper bytes' dots begin with
   const float* scales = nullptr;
   const std::int16_t* sums = nullptr;  // one a group
   const float* scaled_sums = nullptr;
@@ -235,29 +223,74 @@ STRATA_INLINE Zmm every_dword(const void* p) {
   return _mm512_set1_epi32(dword);
 }
 
-// Block `block` of `Tokens` tokens, for one or two groups of sixteen rows: what is loaded of a
-// token meets all of them.
+// The dots of group `group` of the inputs with its eight columns of each of `Strips` times sixteen
+// rows: what is loaded of a token meets all of them.
+template <int Zero, std::size_t Strips, std::size_t Tokens>
+STRATA_INLINE void dot_bytes(const Zmm* const* columns, const TurnedInput* x, std::size_t group,
+                             Zmm (*dots)[Tokens]) {
+  for (std::size_t t = 0; t < Tokens; ++t)
+    for (std::size_t s = 0; s < Strips; ++s)
+      dots[s][t] = _mm512_set1_epi32(-Zero * x[t].sums[group]);
+  for (std::size_t i = 0; i < 8; ++i) {
+    Zmm column[Strips];
+    for (std::size_t s = 0; s < Strips; ++s) column[s] = columns[s][i];
+    for (std::size_t t = 0; t < Tokens; ++t) {
+      const Zmm input = every_dword(x[t].values + 4 * (8 * group + i));
+      for (std::size_t s = 0; s < Strips; ++s)
+        dots[s][t] = _mm512_dpbusd_epi32(dots[s][t], column[s], input);
+    }
+  }
+}
+// Words as GemvWords multiplies them: upper bytes with codes from zero on, lower bytes with signed
+// codes.
+template <std::size_t Strips, std::size_t Tokens>
+STRATA_INLINE void dot_words(const Zmm* const* columns, const TurnedInput* x, std::size_t group,
+                             Zmm (*dots)[Tokens]) {
+  Zmm lower[Strips][Tokens];
+  for (std::size_t t = 0; t < Tokens; ++t)
+    for (std::size_t s = 0; s < Strips; ++s) {
+      dots[s][t] = _mm512_set1_epi32(x[t].start[group]);
+      lower[s][t] = _mm512_setzero_si512();
+    }
+  for (std::size_t i = 0; i < 8; ++i) {
+    Zmm column[Strips], from_zero[Strips];
+    for (std::size_t s = 0; s < Strips; ++s) {
+      column[s] = columns[s][i];
+      from_zero[s] = other_sign(column[s]);
+    }
+    for (std::size_t t = 0; t < Tokens; ++t) {
+      const std::size_t at = 4 * (8 * group + i);
+      const Zmm high = every_dword(x[t].values + at), low = every_dword(x[t].lower + at);
+      for (std::size_t s = 0; s < Strips; ++s) {
+        dots[s][t] = _mm512_dpbusd_epi32(dots[s][t], from_zero[s], high);
+        lower[s][t] = _mm512_dpbusd_epi32(lower[s][t], low, column[s]);
+      }
+    }
+  }
+  for (std::size_t s = 0; s < Strips; ++s)
+    for (std::size_t t = 0; t < Tokens; ++t)
+      dots[s][t] = _mm512_add_epi32(_mm512_slli_epi32(dots[s][t], 8), lower[s][t]);
+}
+template <bool Words, int Zero, std::size_t Strips, std::size_t Tokens>
+STRATA_INLINE void dot_group(const Zmm* const* columns, const TurnedInput* x, std::size_t group,
+                             Zmm (*dots)[Tokens]) {
+  if constexpr (Words) {
+    dot_words<Strips, Tokens>(columns, x, group, dots);
+  } else {
+    dot_bytes<Zero, Strips, Tokens>(columns, x, group, dots);
+  }
+}
+
+// Block `block` of `Tokens` tokens.
 template <bool Words, bool Minima, int Zero, std::size_t Groups, std::size_t Tokens>
 static void multiply_floats(const TurnedRows* rows, std::size_t groups, const TurnedInput* x,
                             std::size_t block, Lanes (*acc)[kTurnedTokens]) {
-  constexpr std::size_t columns = Words ? 16 : 8;
   for (std::size_t h = 0; h < groups; ++h) {
     const std::size_t group = 8 * block + h;
+    const Zmm* columns[Groups];
+    for (std::size_t g = 0; g < Groups; ++g) columns[g] = rows[g].columns + 8 * h;
     Zmm dots[Groups][Tokens];
-    for (std::size_t t = 0; t < Tokens; ++t) {
-      dots[0][t] = Words ? _mm512_setzero_si512() : _mm512_set1_epi32(-Zero * x[t].sums[group]);
-      for (std::size_t g = 1; g < Groups; ++g) dots[g][t] = dots[0][t];
-    }
-    for (std::size_t i = 0; i < columns; ++i) {
-      Zmm column[Groups];
-      for (std::size_t g = 0; g < Groups; ++g) column[g] = rows[g].columns[h * columns + i];
-      for (std::size_t t = 0; t < Tokens; ++t) {
-        const Zmm input = every_dword(x[t].values + 4 * (group * columns + i));
-        for (std::size_t g = 0; g < Groups; ++g)
-          dots[g][t] = Words ? _mm512_dpwssd_epi32(dots[g][t], column[g], input)
-                             : _mm512_dpbusd_epi32(dots[g][t], column[g], input);
-      }
-    }
+    dot_group<Words, Zero, Groups, Tokens>(columns, x, group, dots);
     for (std::size_t t = 0; t < Tokens; ++t) {
       const Lanes dx = all(x[t].scales[group]);
       for (std::size_t g = 0; g < Groups; ++g) {
@@ -406,14 +439,30 @@ STRATA_INLINE const std::byte* reordered(const std::byte* values, std::size_t bl
   return into;
 }
 
+// Words' upper bytes, their lower bytes, and 128 times the sums of the upper ones, negative.
+STRATA_INLINE void split_words(const std::int16_t* words, std::size_t blocks, std::byte* upper,
+                               std::byte* lower, std::int32_t* start) {
+  for (std::size_t block = 0; block < blocks; ++block) {
+    FloatInput in;
+    split_words(words + block * kBlock, in);
+    for (std::size_t j = 0; j < 4; ++j) {
+      _mm512_storeu_si512(upper + block * kBlock + 64 * j, in.values[j]);
+      _mm512_storeu_si512(lower + block * kBlock + 64 * j, in.values[4 + j]);
+    }
+    for (std::size_t h = 0; h < 8; ++h) start[8 * block + h] = -(in.shift[h] >> 8);
+  }
+}
+
+// Of at most kTurnedTokens tokens. They hold until the thread's next call.
 template <class F>
-static void gemv_turned(const std::byte* matrix, std::size_t row_bytes, std::size_t row_count,
-                        std::size_t width, const QuantizedRow* x, float* const* y,
-                        std::size_t tokens, const std::byte* after) {
-  const std::size_t blocks = (width + kBlock - 1) / kBlock;
-  TurnedInput inputs[kTurnedTokens];
+STRATA_INLINE void turned_inputs(const QuantizedRow* x, std::size_t tokens, std::size_t blocks,
+                                 TurnedInput* inputs) {
+  constexpr bool words = words_of<F>();
   [[maybe_unused]] thread_local std::vector<std::byte> copies;
-  if constexpr (!Columns<F::order>::places.natural) copies.resize(tokens * blocks * kBlock);
+  [[maybe_unused]] thread_local std::vector<std::int32_t> starts;
+  if constexpr (words || !Columns<F::order>::places.natural)
+    copies.resize(tokens * blocks * kBlock * (words ? 2 : 1));
+  if constexpr (words) starts.resize(tokens * blocks * 8);
   for (std::size_t t = 0; t < tokens; ++t) {
     TurnedInput& in = inputs[t];
     in.scales = x[t].scales;
@@ -423,13 +472,28 @@ static void gemv_turned(const std::byte* matrix, std::size_t row_bytes, std::siz
     if constexpr (kTurnsIntegers<F>) {
       if constexpr (F::group == 16) in.sums = x[t].sums16;
       if constexpr (F::signs) values = x[t].biased;
-    } else if constexpr (F::words) {
-      values = x[t].words;
+    } else if constexpr (words) {
+      std::byte* const upper = copies.data() + 2 * t * blocks * kBlock;
+      std::byte* const lower = upper + blocks * kBlock;
+      std::int32_t* const start = starts.data() + t * blocks * 8;
+      split_words(x[t].words, blocks, upper, lower, start);
+      in.lower = lower;
+      in.start = start;
+      values = upper;
     }
     in.values = static_cast<const std::byte*>(values);
     if constexpr (!Columns<F::order>::places.natural)
       in.values = reordered<F>(in.values, blocks, copies.data() + t * blocks * kBlock);
   }
+}
+
+template <class F>
+static void gemv_turned(const std::byte* matrix, std::size_t row_bytes, std::size_t row_count,
+                        std::size_t width, const QuantizedRow* x, float* const* y,
+                        std::size_t tokens, const std::byte* after) {
+  const std::size_t blocks = (width + kBlock - 1) / kBlock;
+  TurnedInput inputs[kTurnedTokens];
+  turned_inputs<F>(x, tokens, blocks, inputs);
   const auto run = [&](auto groups, std::size_t row) {
     constexpr std::size_t some = groups.value * kLanes;
     const std::size_t count = std::min(some, row_count - row);
@@ -460,4 +524,100 @@ static void gemv_turned(const std::byte* matrix, std::size_t row_bytes, std::siz
     for (; row + kLanes < row_count; row += 2 * kLanes)
       run(std::integral_constant<std::size_t, 2>(), row);
   for (; row < row_count; row += kLanes) run(std::integral_constant<std::size_t, 1>(), row);
+}
+
+// --- rows turned beforehand ---------------------------------------------------------------------
+
+// Sixteen rows of a group of Q8_0; their groups follow each other, then come the next rows.
+struct StoredGroup {
+  Zmm columns[8];  // codes from zero on, or signed ones for words
+  Lanes d;
+};
+
+static std::size_t turned_bytes(const IntFormat& format, std::size_t row_count, std::size_t width) {
+  if (format.type != TensorType::Q8_0 || width % 32 != 0) return 0;
+  return (row_count + kLanes - 1) / kLanes * (width / 32) * sizeof(StoredGroup);
+}
+
+static void turn_rows(const IntFormat& format, const std::byte* matrix, std::size_t row_bytes,
+                      std::size_t row_count, std::size_t width, std::byte* into) {
+  constexpr std::size_t bytes = 34;
+  for (std::size_t row = 0; row < row_count; row += kLanes)
+    for (std::size_t group = 0; group < width / 32; ++group) {
+      StoredGroup turned;
+      for (std::size_t lane = 0; lane < kLanes; ++lane) {
+        const std::size_t of = std::min(row + lane, row_count - 1);
+        const auto* block =
+            reinterpret_cast<const q::Byte*>(matrix + of * row_bytes) + group * bytes;
+        turned.d[lane] = _cvtsh_ss(q::load_u16(block));
+        for (std::size_t i = 0; i < 8; ++i) {
+          std::uint32_t four = q::load_u32(block + 2 + 4 * i);
+          if (format.kind != BlockKind::group_words) four ^= 0x80808080u;
+          std::memcpy(reinterpret_cast<std::byte*>(&turned.columns[i]) + 4 * lane, &four, 4);
+        }
+      }
+      std::memcpy(into, &turned, sizeof turned);
+      into += sizeof turned;
+    }
+}
+
+// `Strips` times sixteen rows from `row` on.
+template <bool Words, std::size_t Strips, std::size_t Tokens>
+static void multiply_stored(const StoredGroup* first, std::size_t groups, const TurnedInput* x,
+                            float* const* y, std::size_t row, std::size_t row_count) {
+  Lanes acc[Strips][Tokens];
+  for (auto& of : acc)
+    for (Lanes& sum : of) sum = all(0.0f);
+  for (std::size_t group = 0; group < groups; ++group) {
+    const StoredGroup* at[Strips];
+    const Zmm* columns[Strips];
+    for (std::size_t s = 0; s < Strips; ++s) {
+      at[s] = first + s * groups + group;
+      columns[s] = at[s]->columns;
+    }
+    Zmm dots[Strips][Tokens];
+    dot_group<Words, 128, Strips, Tokens>(columns, x, group, dots);
+    for (std::size_t t = 0; t < Tokens; ++t) {
+      const Lanes dx = all(x[t].scales[group]);
+      for (std::size_t s = 0; s < Strips; ++s)
+        acc[s][t] = fma_lanes(to_float((IntLanes)dots[s][t]), at[s]->d * dx, acc[s][t]);
+    }
+  }
+  for (std::size_t s = 0; s < Strips; ++s)
+    for (std::size_t t = 0; t < Tokens; ++t)
+      store_run(y[t] + row + s * kLanes, acc[s][t], std::min(kLanes, row_count - s * kLanes));
+}
+
+template <bool Words>
+static void turned_gemm_of(const std::byte* turned, std::size_t row_count, std::size_t width,
+                           const TurnedInput* inputs, float* const* y, std::size_t tokens) {
+  const auto* first = reinterpret_cast<const StoredGroup*>(turned);
+  const std::size_t groups = width / 32;
+  for_tokens(tokens, [&](auto together, std::size_t t) {
+    constexpr std::size_t count = together.value;
+    constexpr std::size_t most = count >= 8 ? 1 : count == 4 || (Words && count == 2) ? 2 : 4;
+    std::size_t row = 0;
+    const auto run = [&](auto strips) {
+      for (; row + (strips.value - 1) * kLanes < row_count; row += strips.value * kLanes)
+        multiply_stored<Words, strips.value, count>(first + row / kLanes * groups, groups,
+                                                    inputs + t, y + t, row, row_count - row);
+    };
+    run(std::integral_constant<std::size_t, most>());
+    if constexpr (most > 2) run(std::integral_constant<std::size_t, 2>());
+    if constexpr (most > 1) run(std::integral_constant<std::size_t, 1>());
+  });
+}
+
+static void turned_gemm(const IntFormat& format, const std::byte* turned, std::size_t row_count,
+                        std::size_t width, const QuantizedRow* x, float* const* y,
+                        std::size_t tokens) {
+  const std::size_t blocks = (width + kBlock - 1) / kBlock;
+  TurnedInput inputs[kTurnedTokens];
+  if (format.kind == BlockKind::group_words) {
+    turned_inputs<GemvWords>(x, tokens, blocks, inputs);
+    turned_gemm_of<true>(turned, row_count, width, inputs, y, tokens);
+  } else {
+    turned_inputs<GemvQ8_0>(x, tokens, blocks, inputs);
+    turned_gemm_of<false>(turned, row_count, width, inputs, y, tokens);
+  }
 }

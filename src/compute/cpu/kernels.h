@@ -76,6 +76,9 @@ struct Kernels {
                     float epsilon, float* y);
   // y = x * factor / sqrt(sum(x^2) + 1e-6)
   void (*l2_norm)(const float* x, std::size_t n, float factor, float* y);
+  float (*sigmoid)(float x);
+  void (*exp_above)(float* x, std::size_t n, float top);              // x = exp(x - top)
+  void (*open_gates)(float* w, std::size_t n, float divisor);         // w = 2 sigmoid(w / divisor)
   void (*silu_divided)(float* x, std::size_t n, float divisor);       // x = silu(x / divisor)
   void (*silu_product)(float* gate, const float* up, std::size_t n);  // gate = silu(gate) * up
   void (*sigmoid_product)(float* y, const float* z, std::size_t n);   // y = y * sigmoid(z)
@@ -91,6 +94,9 @@ struct Kernels {
   // decay = exp(a * softplus(decay + bias)), open = sigmoid(open), of each head.
   void (*delta_gates)(const float* a, const float* bias, std::size_t heads, float* decay,
                       float* open);
+  // Cosines, then sines of position * frequency, times factor.
+  void (*rotation)(float position, const float* frequencies, std::size_t n, float factor,
+                   float* cos_sin);
   // Steps of the delta rule, one after the other, on state [key_dim][stride], stride a multiple of
   // kLanes.
   void (*delta_steps)(float* state, std::size_t key_dim, std::size_t stride, const DeltaStep* steps,
@@ -122,6 +128,16 @@ struct Kernels {
   void (*int_gemm)(const IntFormat& format, const std::byte* matrix, std::size_t row_bytes,
                    std::size_t row_count, std::size_t width, const QuantizedRow* x, float* const* y,
                    std::size_t tokens, const std::byte* after, bool streamed);
+  // Rows turned beforehand, for windows of few tokens whose weights lie in the caches, where
+  // turning them costs as much as multiplying: how many bytes they take (0: no such thing for this
+  // format or width), making them, and int_gemm() with at most kTurnedTokens tokens. Sixteen rows
+  // follow the sixteen before; memory begins at a cache line.
+  std::size_t (*turned_bytes)(const IntFormat& format, std::size_t row_count, std::size_t width);
+  void (*turn_rows)(const IntFormat& format, const std::byte* matrix, std::size_t row_bytes,
+                    std::size_t row_count, std::size_t width, std::byte* into);
+  void (*turned_gemm)(const IntFormat& format, const std::byte* turned, std::size_t row_count,
+                      std::size_t width, const QuantizedRow* x, float* const* y,
+                      std::size_t tokens);
   // For probes: reads `bytes` (a multiple of 4096) as that many streams side by side; and
   // `iterations` of kInt8LoopProducts products of bytes in registers. The results mean nothing.
   std::uint64_t (*read_streams)(const std::byte* data, std::size_t bytes, std::size_t streams);

@@ -568,6 +568,31 @@ static void silu_divided(float* x, std::size_t n, float divisor) {
   });
 }
 
+static float sigmoid_one(float x) {
+  return sigmoid(x);
+}
+
+static void exp_above(float* x, std::size_t n, float top) {
+  for_runs(n, [&](std::size_t i, std::size_t count) {
+    store_run(x + i, exp_lanes(load_run(x + i, count) - all(top)), count);
+  });
+}
+
+static void open_gates(float* w, std::size_t n, float divisor) {
+  for_runs(n, [&](std::size_t i, std::size_t count) {
+    store_run(w + i, all(2.0f) * sigmoid_lanes(load_run(w + i, count) / all(divisor)), count);
+  });
+}
+
+static void rotation(float position, const float* frequencies, std::size_t n, float factor,
+                     float* cos_sin) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const SinCos v = sin_cos(position * frequencies[i]);
+    cos_sin[i] = v.cos * factor;
+    cos_sin[n + i] = v.sin * factor;
+  }
+}
+
 static void silu_product(float* gate, const float* up, std::size_t n) {
   for_runs(n, [&](std::size_t i, std::size_t count) {
     const Lanes g = load_run(gate + i, count);
@@ -804,6 +829,9 @@ static constexpr Kernels make_table(std::string_view isa) {
   table.rms_norm = rms_norm;
   table.rms_norms = rms_norms;
   table.l2_norm = l2_norm;
+  table.sigmoid = sigmoid_one;
+  table.exp_above = exp_above;
+  table.open_gates = open_gates;
   table.silu_divided = silu_divided;
   table.silu_product = silu_product;
   table.sigmoid_product = sigmoid_product;
@@ -811,6 +839,7 @@ static constexpr Kernels make_table(std::string_view isa) {
   table.mix_streams = mix_streams;
   table.convolve = convolve;
   table.delta_gates = delta_gates;
+  table.rotation = rotation;
   table.delta_steps = delta_steps;
   table.softmax = softmax;
   table.score_cells = score_cells;
@@ -819,6 +848,13 @@ static constexpr Kernels make_table(std::string_view isa) {
   table.quantize_row = quantize_row;
   table.quantize_words = quantize_words;
   table.int_gemm = int_gemm;
+#if defined(STRATA_VBMI)
+  table.turned_bytes = turned_bytes;
+  table.turn_rows = turn_rows;
+  table.turned_gemm = turned_gemm;
+#else
+  table.turned_bytes = [](const IntFormat&, std::size_t, std::size_t) { return std::size_t{0}; };
+#endif
   table.read_streams = read_streams;
   table.int8_loop = int8_loop;
   table.unpack = [](TensorType type, const std::byte* source, std::size_t groups, IntBlock& out) {

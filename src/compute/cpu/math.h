@@ -1,6 +1,7 @@
 // Scalar functions of the CPU kernels: built from add, multiply, fma, divide and sqrt alone, so
 // that every machine, compiler and instruction set gives the same bits (libm promises no such
-// thing).
+// thing). They are part of whatever calls them: in the kernels, which are compiled for instruction
+// sets with fma, a step is an instruction; elsewhere it is a call of the library.
 #pragma once
 
 #include <bit>
@@ -34,7 +35,7 @@ struct ExpConstants {
                          c7 = 1.0f / 5040;
 };
 
-inline float exp(float x) {
+[[gnu::always_inline]] inline float exp(float x) {
   using C = ExpConstants;
   if (!(x >= C::low)) return x < C::low ? 0.0f : x;
   x = x > C::high ? C::high : x;
@@ -55,12 +56,12 @@ inline float exp(float x) {
   return std::bit_cast<float>(std::bit_cast<std::int32_t>(p) + (exponent << 23));
 }
 
-inline float sigmoid(float x) {
+[[gnu::always_inline]] inline float sigmoid(float x) {
   return 1.0f / (1.0f + exp(-x));
 }
 
 // ln(1 + e^x) = max(x, 0) + log1p(e^-|x|), the logarithm as 2 atanh(y / (2 + y)).
-inline float softplus(float x) {
+[[gnu::always_inline]] inline float softplus(float x) {
   const double y = exp(-std::fabs(x));
   const double s = y / (2.0 + y), square = s * s;
   double sum = 0;
@@ -73,7 +74,7 @@ struct SinCos {
 };
 
 // For |angle| below 2^30 (positions times frequencies of at most 1).
-inline SinCos sin_cos(float angle) {
+[[gnu::always_inline]] inline SinCos sin_cos(float angle) {
   constexpr double two_over_pi = 0.63661977236758134308;
   constexpr double half_pi_high = 1.57079632679489655800, half_pi_low = 6.12323399573676603587e-17;
   constexpr double magic = 6755399441055744.0;  // 1.5 * 2^52
