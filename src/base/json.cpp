@@ -163,6 +163,10 @@ Result<json::value> parse(std::string_view text, const JsonSource& source, std::
     json::error_code code;
     std::size_t consumed = parser.write_some(false, text.data(), text.size(), code);
     if (!code && consumed < text.size()) code = json::error::extra_data;
+    if (code == json::error::too_deep) {
+      return fail(source.code, "{} is nested deeper than {} levels of objects and arrays",
+                  source.name, depth);
+    }
     if (code) return syntax_failure(text, consumed, code.message(), source);
     return parser.handler().release();
   } catch (const std::exception& caught) {

@@ -26,11 +26,17 @@ struct JsonSource {
   JsonSource(const std::string& n) : name(n) {}
 };
 
-inline constexpr std::size_t kJsonDepth = 64;
+// Levels of objects and arrays inside each other. A schema of the depth that constraints take and a
+// document as deep as they let one be written (docs/constrain.md) fit in a request with this.
+inline constexpr std::size_t kJsonDepth = 288;
 
 // "the request body is no valid JSON: syntax error at byte 17 (line 2, column 5)"
 Result<boost::json::value> parse_json(std::string_view text, JsonSource source,
                                       std::size_t depth = kJsonDepth);
+// The same for what people write: a name that an object has twice is an error with both places,
+// where a reader would silently take one of the values.
+Result<boost::json::value> parse_written_json(std::string_view text, JsonSource source,
+                                              std::size_t depth = kJsonDepth);
 
 // The value as an object; `source` names the value.
 Result<const boost::json::object*> json_object(const boost::json::value& value, JsonSource source);

@@ -18,6 +18,8 @@ Result<std::uint64_t> parse_size(std::string_view text) {
   else if (unit.ends_with("B"))
     unit.pop_back();
   constexpr std::string_view units = "KMGT";
+  if (error == std::errc::result_out_of_range)
+    return fail(ErrorCode::invalid_argument, "the size '{}' is too large", text);
   const std::size_t place = unit.empty() ? 1 : unit.size() == 1 ? units.find(unit[0]) : units.npos;
   if (error != std::errc() || place == units.npos) {
     return fail(ErrorCode::invalid_argument,

@@ -209,6 +209,7 @@ void CallReader::step_parameter_name(char c) {
 
 void CallReader::start_parameter() {
   type_ = &types_.parameter(call_.name, parameter_);
+  json_ = type_->only_string() ? Json::none : Json::undecided;
   repeated_ = arguments_.contains(parameter_);
   if (repeated_) return;
   std::string key = arguments_.empty() ? "" : ",";
@@ -218,8 +219,34 @@ void CallReader::start_parameter() {
   emit(std::move(key));
 }
 
+// What is no JSON (a line break in a string) is taken as text from there on.
+void CallReader::follow_json(char c) {
+  switch (json_) {
+    case Json::none:
+      return;
+    case Json::undecided:
+      if (!is_blank(c)) json_ = c == '[' || c == '{' ? Json::outside : Json::none;
+      return;
+    case Json::outside:
+      if (c == '"') json_ = Json::string;
+      return;
+    case Json::string:
+    case Json::escape:
+      if (static_cast<unsigned char>(c) < 0x20) {
+        json_ = Json::none;
+      } else if (json_ == Json::escape) {
+        json_ = Json::string;
+      } else if (c == '\\') {
+        json_ = Json::escape;
+      } else if (c == '"') {
+        json_ = Json::outside;
+      }
+  }
+}
+
 void CallReader::step_value(char c) {
   value_ += c;
+  follow_json(c);
   if (c != '>' || !value_.ends_with(kParameterEnd)) return;
   value_stop_ = value_.size() - kParameterEnd.size();
   pending_.clear();
@@ -228,19 +255,21 @@ void CallReader::step_value(char c) {
 
 void CallReader::step_value_end(char c) {
   value_ += c;
+  follow_json(c);
   if (pending_.empty() && is_blank(c)) {
     if (value_.size() - value_stop_ > kMaxHeld) state_ = State::value;
     return;
   }
   pending_ += c;
-  if (pending_ == kParameter || pending_ == kFunctionEnd) {
+  const bool mark = pending_ == kParameter || pending_ == kFunctionEnd;
+  if (mark && json_ != Json::string) {
     const bool more = pending_ == kParameter;
     finish_parameter();
     pending_.clear();
     parameter_.clear();
     state_ = State::parameter_name;
     if (!more) finish_function();
-  } else if (!kParameter.starts_with(pending_) && !kFunctionEnd.starts_with(pending_)) {
+  } else if (mark || (!kParameter.starts_with(pending_) && !kFunctionEnd.starts_with(pending_))) {
     pending_.clear();
     state_ = State::value;  // it was part of the value
   }

@@ -6,10 +6,11 @@
 // is linear.
 //
 // A parameter ends at the first </parameter> that is followed, behind white space, by another
-// <parameter= or by </function>; the same letters elsewhere belong to the value. One newline at
-// each end of a value is dropped. Of a repeated parameter the first value stays. A line break ends
-// a parameter's name whose '>' is missing. A call of "tool_call" itself, where no tool has that
-// name, is an envelope that the model made up: prose.
+// <parameter= or by </function>; the same letters elsewhere belong to the value. In a string of a
+// JSON array or object they belong to it, too, where no line break is among them: none can stand
+// there. One newline at each end of a value is dropped. Of a repeated parameter the first value
+// stays. A line break ends a parameter's name whose '>' is missing. A call of "tool_call" itself,
+// where no tool has that name, is an envelope that the model made up: prose.
 //
 // Leniency, where it is asked for (`recover`), reads two more shapes of calls of declared tools:
 // <parameter=NAME> in place of <function=NAME>, and JSON, {"name": ..., "arguments": {...}}, where
@@ -79,6 +80,8 @@ class CallReader {
 
  private:
   enum class State { opening, json, name, named, parameter_name, value, value_end, after };
+  // How far a value has come that is a JSON array or object.
+  enum class Json { undecided, none, outside, string, escape };
 
   void step(char c);
   void step_opening(char c);
@@ -89,6 +92,7 @@ class CallReader {
   void step_parameter_name(char c);
   void step_value(char c);
   void step_value_end(char c);
+  void follow_json(char c);
   void step_after(char c);
   void announce();
   void start_parameter();
@@ -118,8 +122,9 @@ class CallReader {
   boost::json::object arguments_;
   std::string parameter_;
   const ParameterType* type_ = nullptr;
-  bool repeated_ = false;       // the parameter was given before: the first value stays
-  std::string value_;           // all text since the parameter's tag
+  bool repeated_ = false;  // the parameter was given before: the first value stays
+  std::string value_;      // all text since the parameter's tag
+  Json json_ = Json::none;
   std::size_t value_stop_ = 0;  // where the candidate </parameter> begins (state value_end)
   std::size_t streamed_ = 0;    // bytes of a string value that went out
   std::vector<OutputEvent> events_;

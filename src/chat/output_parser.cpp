@@ -34,6 +34,7 @@ OutputParser::OutputParser(const Tokenizer& tokenizer, ParserOptions options)
     text_markers_ = text_markers_ || !ids_[i];
   }
   message_.role = "assistant";
+  exact_ = options_.exact;
   state_ = options_.starts_in_thinking ? State::thinking : State::content;
 }
 
@@ -63,13 +64,20 @@ std::vector<OutputEvent> OutputParser::feed(TokenId id) {
 
 // --- text ---
 
+// Whether a marker in letters may stand so far behind the text that was taken.
+bool OutputParser::may_stand(Marker marker, std::size_t at) const {
+  if (!exact_ || state_ != State::content) return true;
+  return marker == Marker::call && options_.parse_calls && at == 0 && !content_.started;
+}
+
 std::optional<std::pair<std::size_t, OutputParser::Marker>> OutputParser::find_marker(
     std::string_view text) const {
   std::optional<std::pair<std::size_t, Marker>> first;
   for (std::size_t i = 0; i < markers_; ++i) {
     if (ids_[i]) continue;
     const std::size_t at = text.find(kLiterals[i]);
-    if (at != std::string_view::npos && (!first || at < first->first)) {
+    if (at != std::string_view::npos && (!first || at < first->first) &&
+        may_stand(static_cast<Marker>(i), at)) {
       first = {at, static_cast<Marker>(i)};
     }
   }
@@ -83,7 +91,9 @@ std::size_t OutputParser::unfinished_marker(std::string_view text) const {
     if (ids_[i]) continue;
     for (std::size_t held = std::min(kLiterals[i].size() - 1, text.size()); held > longest;
          --held) {
-      if (kLiterals[i].starts_with(text.substr(text.size() - held))) longest = held;
+      const std::size_t at = text.size() - held;
+      if (kLiterals[i].starts_with(text.substr(at)) && may_stand(static_cast<Marker>(i), at))
+        longest = held;
     }
   }
   return longest;
@@ -148,6 +158,7 @@ void OutputParser::feed_call() {
 
 void OutputParser::put(Channel& channel, std::string_view text) {
   channel.code.feed(text);
+  if (exact_ && &channel == &content_) return put_exact(text);
   if (!channel.started) {
     const std::size_t begin = text.find_first_not_of("\r\n");
     text.remove_prefix(std::min(begin, text.size()));
@@ -169,6 +180,15 @@ void OutputParser::put(Channel& channel, std::string_view text) {
     put_held(channel);
     channel.held = std::move(rest);
   }
+}
+
+void OutputParser::put_exact(std::string_view text) {
+  for (; separator_ > 0 && text.starts_with('\n'); --separator_) text.remove_prefix(1);
+  if (text.empty()) return;
+  separator_ = 0;
+  content_.started = true;
+  content_.held += text;
+  put_held(content_);
 }
 
 void OutputParser::put_held(Channel& channel) {
@@ -223,6 +243,7 @@ void OutputParser::take_thinking_marker(Marker marker) {
   if (marker == Marker::think_end) {
     deliver_held_calls();
     restart(thinking_);
+    if (exact_ && content_.whole.empty()) separator_ = 2;
     state_ = State::content;
   } else if (marker == Marker::call && options_.parse_calls && !types_.empty() && at_line_start() &&
              !thinking_.code.in_code()) {
@@ -272,7 +293,10 @@ void OutputParser::after_call_text() {
     hold_call_in_thinking();
     return;
   }
-  if (!events.empty()) restart(content_);
+  if (!events.empty()) {
+    restart(content_);
+    exact_ = false;
+  }
   std::ranges::move(events, std::back_inserter(events_));
   std::ranges::move(calls, std::back_inserter(message_.tool_calls));
   if (reader_->status() == CallReader::Status::broken) {

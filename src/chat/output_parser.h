@@ -13,6 +13,8 @@
 // - Line breaks around thinking, in front of the answer and behind calls are dropped, and so is
 //   white space before a call. Parts of the answer that a call or thinking separates are parted by
 //   a blank line, and so are several blocks of thinking.
+// - An exact answer (ParserOptions) comes out byte for byte. Of what stands behind thinking two
+//   line breaks are the thinking's, not the answer's. Where a call comes instead, the above holds.
 // - In the answer <tool_call> opens a call wherever it stands, but for code (code_tracker.h): there
 //   it is text, and so is <think>. So is a block without a call: whatever does not go on with
 //   <function=NAME> and <parameter= or </function>. The called tool need not be declared.
@@ -50,6 +52,9 @@ struct ParserOptions {
   // Calls of declared tools count also in other shapes than the family's: those of call_reader.h,
   // and without <tool_call>, where <function=NAME> starts a line of the answer outside of code.
   bool recover_calls = false;
+  // The answer has a form that it was asked for (a grammar, a schema): every byte of it counts.
+  // Markers are tokens then; their letters only where a call stands in the answer's place.
+  bool exact = false;
 };
 
 class OutputParser {
@@ -93,6 +98,7 @@ class OutputParser {
   void take_thinking_marker(Marker marker);
   void take_content_marker(Marker marker);
   void put(Channel& channel, std::string_view text);
+  void put_exact(std::string_view text);
   void put_held(Channel& channel);
   void put_thinking(std::string_view text);
   void put_text(std::string_view text) {
@@ -108,6 +114,7 @@ class OutputParser {
   void hold_call_in_thinking();
   void deliver_held_calls();
   void release_held_calls();
+  bool may_stand(Marker marker, std::size_t at) const;
   std::optional<std::pair<std::size_t, Marker>> find_marker(std::string_view text) const;
   enum class Quoted { no, yes, undecided };
   Quoted quoted(std::size_t at, Marker marker) const;
@@ -120,6 +127,8 @@ class OutputParser {
   std::optional<TokenId> ids_[kMarkers];
   std::size_t markers_ = 0;    // that count
   bool text_markers_ = false;  // some marker is no token of the vocabulary
+  bool exact_ = false;         // no call has come in the place of the exact answer
+  std::size_t separator_ = 0;  // line breaks that may follow and are thinking's
   std::mt19937_64 random_;
   Message message_;
   State state_ = State::content;

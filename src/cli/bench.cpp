@@ -226,14 +226,20 @@ Result<int> run_bench(BenchArguments& arguments) {
   if (const Status fit = check_choices(chosen.residence, chosen.expert_ram); !fit)
     return usage_error(fit.error().message);
   STRATA_ASSIGN(arguments.benchmark.model_path, model_or_default(arguments.benchmark.model_path));
-  if (arguments.plan.plan) return print_bench_plan(arguments);
+  if (arguments.plan.plan) {
+    const Result<int> printed = print_bench_plan(arguments);
+    return printed ? printed : refused(printed.error());
+  }
   const std::vector<BenchTest> tests = tests_of(arguments);
   terminal::Progress progress(arguments.progress && !arguments.json, "reading the weights",
                               terminal::Unit::bytes);
   BenchmarkOptions options = arguments.benchmark;
   options.progress = [&](std::uint64_t done, std::uint64_t all) { progress.update(done, all); };
-  STRATA_ASSIGN(const auto benchmark, Benchmark::open(real_files(), options));
-  STRATA_TRY(check_context(tests, benchmark->network().params));
+  auto opened = Benchmark::open(real_files(), options);
+  if (!opened) return refused(opened.error());
+  const std::unique_ptr<Benchmark> benchmark = *std::move(opened);
+  if (const Status fit = check_context(tests, benchmark->network().params); !fit)
+    return refused(fit.error());
   if (!arguments.text.empty()) {
     STRATA_ASSIGN(const std::string text, real_files().read_text(arguments.text));
     STRATA_ASSIGN(const Tokenizer tokenizer,

@@ -186,8 +186,9 @@ Result<int> run_chat(ChatArguments& arguments) {
   const EngineOptions& chosen = arguments.talk.engine;
   if (const Status fit = check_choices(chosen.residence, chosen.expert_ram); !fit)
     return usage_error(fit.error().message);
-  STRATA_ASSIGN(const auto talk, Talk::open(arguments.talk));
-  Chat chat(*talk, arguments);
+  const auto talk = Talk::open(arguments.talk);
+  if (!talk) return refused(talk.error());
+  Chat chat(**talk, arguments);
   STRATA_TRY(chat.begin(arguments.keep_history));
   return chat.run();
 }

@@ -23,6 +23,7 @@ inline Check whole_number_up_to(std::int64_t most) {
 }
 
 inline constexpr std::int64_t kMostThreads = 4096;
+inline constexpr std::int64_t kMostParallel = 64;  // answers made at the same time by a model
 // Less context than this holds no conversation: the template alone takes some of it.
 inline constexpr std::int64_t kLeastContext = 64;
 // A size of the context: 0 for the model's own, else at least kLeastContext.

@@ -23,6 +23,9 @@ struct Invocation {
 inline constexpr int kUsageError = 2;
 // Says so on standard error; gives that code.
 int usage_error(const std::string& sentence);
+// What comes of an error: a value that cannot be is that of the command line or the configuration,
+// wherever it was found out.
+Result<int> refused(const Error& error);
 
 void register_bench(CLI::App& app, Invocation& invocation);
 void register_chat(CLI::App& app, Invocation& invocation);

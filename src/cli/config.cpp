@@ -17,6 +17,7 @@
 #include "cli/engine_options.h"
 #include "compute/kv_type.h"
 #include "ple/open_table.h"
+#include "server/defaults.h"
 #include "server/thinking_budget.h"
 #include "tokenizer/prompt_encoder.h"
 
@@ -236,6 +237,13 @@ tl::unexpected<Error> unknown_key(std::string_view name, const std::string& file
                    : std::string("; 'strata config' lists what there is"));
 }
 
+// Whether requests may have such defaults.
+Status check_defaults(const server::DefaultOptions& options) {
+  const auto made = server::make_defaults(options, Sampling(), {});
+  if (made) return {};
+  return fail(ErrorCode::invalid_argument, "{}", made.error().message);
+}
+
 // Of a text key: whether what reads it later takes it.
 Status check_text(const ConfigKey& key, std::string_view text) {
   if (key.name == "expert_ram") STRATA_TRY(expert_ram_from(text));
@@ -244,6 +252,11 @@ Status check_text(const ConfigKey& key, std::string_view text) {
   if (key.name == "cache_ram") STRATA_TRY(set_cache_ram(cache, text));
   DraftOptions drafts;
   if (key.name == "drafts") STRATA_TRY(set_drafts(drafts, text));
+  if (key.name == "reasoning_effort" && !text.empty()) {
+    server::DefaultOptions requests;
+    requests.reasoning_effort = std::string(text);
+    STRATA_TRY(check_defaults(requests));
+  }
   if (key.choices.empty()) return {};
   const std::string choices = fmt::format(",{},", key.choices);
   if (text.find(',') == text.npos && choices.find(fmt::format(",{},", text)) != choices.npos)
@@ -310,9 +323,14 @@ Result<json::value> checked(const ConfigKey& key, json::value value, const std::
       }
       return value;
     }
-    case Type::object:
+    case Type::object: {
       if (!value.is_object()) return wrong("a JSON object");
+      server::DefaultOptions requests;
+      requests.sampling = value.get_object();
+      if (const Status known = check_defaults(requests); !known)
+        return fail(ErrorCode::invalid_argument, "{}: {}", place, known.error().message);
       return value;
+    }
   }
   return value;
 }
@@ -349,7 +367,7 @@ Result<json::value> from_text(const ConfigKey& key, const std::string& text,
       return checked(key, std::move(parts), place);
     }
     case Type::object: {
-      STRATA_ASSIGN(json::value value, parse_json(text, place));
+      STRATA_ASSIGN(json::value value, parse_written_json(text, place));
       return checked(key, std::move(value), place);
     }
     case Type::text:
@@ -394,6 +412,15 @@ std::string type_name(const ConfigKey& key) {
   return "TEXT";
 }
 
+// What only several values together tell.
+Status check_together(const Config& config) {
+  const bool model = config.text("script").empty();
+  if (!model || config.number("parallel") <= kMostParallel) return {};
+  return fail(ErrorCode::invalid_argument,
+              "{} must be a whole number from 1 to {}; more is for scripts",
+              config.at("parallel").place, kMostParallel);
+}
+
 }  // namespace
 
 std::span<const ConfigKey> config_keys() {
@@ -404,7 +431,7 @@ Result<Config> Config::load(FileSystem& files, std::string file, const Flags& fl
                             const Environment& environment) {
   Config config;
   for (const ConfigKey& key : kKeys) {
-    config.entries_[std::string(key.name)] = {built_in(key.name), std::string(kBuiltIn)};
+    config.entries_[std::string(key.name)] = {built_in(key.name)};
   }
   config.entries_["chats_db"].value = json::value(data_path(environment, "chats.db"));
   if (file.empty()) {
@@ -415,33 +442,35 @@ Result<Config> Config::load(FileSystem& files, std::string file, const Flags& fl
     STRATA_ASSIGN(std::string text, files.read_text(file, kMostBytes));
     if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
     const std::string name = fmt::format("'{}'", file);
-    STRATA_ASSIGN(const json::value root, parse_json(text, name));
+    STRATA_ASSIGN(const json::value root, parse_written_json(text, name));
     STRATA_ASSIGN(const json::object* object, json_object(root, name));
     for (const auto& [member, value] : *object) {
       const std::string_view member_name(member.data(), member.size());
       const ConfigKey* key = find_key(member_name);
       if (key == nullptr) return unknown_key(member_name, file);
       if (value.is_null()) continue;
-      STRATA_ASSIGN(json::value good,
-                    checked(*key, value, fmt::format("'{}' in '{}'", key->name, file)));
+      std::string place = fmt::format("'{}' in '{}'", key->name, file);
+      STRATA_ASSIGN(json::value good, checked(*key, value, place));
       if (key->type == Type::path && !good.get_string().empty()) {
         const std::string_view path(good.get_string().data(), good.get_string().size());
         good = (std::filesystem::path(file).parent_path() / path).string();
       }
-      config.entries_[std::string(key->name)] = {std::move(good), "config"};
+      config.entries_[std::string(key->name)] = {std::move(good), "config", std::move(place)};
     }
   }
   for (const ConfigKey& key : kKeys) {
-    const std::string name = environment_name(key);
+    std::string name = environment_name(key);
     if (const char* text = environment(name.c_str())) {
       STRATA_ASSIGN(json::value value, from_text(key, text, name));
-      config.entries_[std::string(key.name)] = {std::move(value), "environment"};
+      config.entries_[std::string(key.name)] = {std::move(value), "environment", std::move(name)};
     }
     if (const auto flag = flags.find(key.name); flag != flags.end()) {
-      STRATA_ASSIGN(json::value value, from_text(key, flag->second, flag_name(key)));
-      config.entries_[std::string(key.name)] = {std::move(value), "flag"};
+      name = flag_name(key);
+      STRATA_ASSIGN(json::value value, from_text(key, flag->second, name));
+      config.entries_[std::string(key.name)] = {std::move(value), "flag", std::move(name)};
     }
   }
+  STRATA_TRY(check_together(config));
   return config;
 }
 

@@ -47,6 +47,7 @@ class Config {
   struct Entry {
     boost::json::value value;
     std::string source{kBuiltIn};  // or "flag", "environment", "config"
+    std::string place = {};        // "--port", "STRATA_PORT", "'port' in 'x.json'"
   };
   // By key, as text.
   using Flags = std::map<std::string, std::string, std::less<>>;

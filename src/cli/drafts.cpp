@@ -135,7 +135,7 @@ Result<std::vector<std::vector<TokenId>>> read_prompts(const DraftsArguments& ar
     at = end + 1;
     if (line.empty()) continue;
     const std::string name = fmt::format("line {} of '{}'", prompts.size() + 1, arguments.prompts);
-    STRATA_ASSIGN(const boost::json::value value, parse_json(line, name));
+    STRATA_ASSIGN(const boost::json::value value, parse_written_json(line, name));
     STRATA_ASSIGN(const boost::json::object* object, json_object(value, name));
     server::ChatRequest request;
     chat::Conversation& conversation = request.conversation;
@@ -251,7 +251,9 @@ Result<int> run_drafts(DraftsArguments& arguments) {
   arguments.engine.cache.ram_bytes = 0;  // every run reads its prompt
   terminal::Progress progress(arguments.progress && !arguments.json, "reading the weights",
                               terminal::Unit::bytes);
-  STRATA_ASSIGN(std::vector<Arm> arms, open_arms(arguments, progress));
+  auto opened = open_arms(arguments, progress);
+  if (!opened) return refused(opened.error());
+  std::vector<Arm> arms = *std::move(opened);
   std::vector<std::vector<TokenId>> prompts =
       random_prompts(arguments, arms.front().engine->facts());
   if (!arguments.prompts.empty()) {
@@ -329,15 +331,18 @@ void register_drafts(CLI::App& app, Invocation& invocation) {
       ->add_option("--prompts", a->prompts,
                    "File with a conversation as JSON in each line (default: random tokens)")
       ->type_name("FILE");
-  command->add_option("--limit", a->limit, "The first prompts only");
+  command->add_option("--limit", a->limit, "The first prompts only; 0: all")
+      ->check(CLI::Validator(whole_number_up_to(1 << 20), ""));
   command->add_option("-p,--prompt-tokens", a->prompt_tokens, "Of a random prompt (default 64)")
       ->check(CLI::Validator(whole_number_between(1, 1 << 20), ""));
   command->add_option("-n,--generate", a->generate, "Most tokens of an answer (default 256)")
       ->check(CLI::Validator(whole_number_between(2, 1 << 20), ""));
   command->add_option("-r,--repetitions", a->repetitions, "Runs of all prompts (default 3)")
       ->check(CLI::Validator(whole_number_between(1, 1000), ""));
-  command->add_option("-t,--temperature", a->temperature, "0 takes the likeliest token");
-  command->add_option("--seed", a->seed, "Of sampling and random prompts");
+  command->add_option("-t,--temperature", a->temperature, "0 takes the likeliest token")
+      ->check(CLI::Validator(number_between(0, 100), ""));
+  command->add_option("--seed", a->seed, "Of sampling and random prompts")
+      ->check(CLI::Validator(whole_number_up_to(INT64_MAX), ""));
   command
       ->add_option("--oracle", a->oracle,
                    "Guess the tokens that are known to come, each depth with this chance, after "

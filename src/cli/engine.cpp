@@ -56,13 +56,15 @@ void register_engine(CLI::App& app, Invocation& invocation) {
   CLI::App* engine = app.add_subcommand("engine", "The engine of 'serve', in a process of its own");
   add_model_option(*engine, arguments->engine.model_path);
   add_engine_options(*engine, arguments->engine);
-  engine->add_option("--parallel", arguments->engine.parallel, "Answers made at the same time");
+  engine->add_option("--parallel", arguments->engine.parallel, "Answers made at the same time")
+      ->check(CLI::Validator(whole_number_between(1, 4096), ""));
   engine->add_option("--script", arguments->script, "Play this script instead of a model");
   engine->add_flag("--trace-append", arguments->engine.trace_append,
                    "The trace goes on behind that of an engine before");
   engine->add_option("--log-level", arguments->log_level, "How much goes to standard error");
   add_plan_options(*engine, arguments->plan);
-  engine->add_option("--socket-fd", arguments->socket, "Open socket to the server");
+  engine->add_option("--socket-fd", arguments->socket, "Open socket to the server")
+      ->check(CLI::Validator(whole_number_between(0, INT32_MAX), ""));
   engine->group("");  // not for people
   engine->callback([arguments, &invocation] {
     invocation.run = [arguments] { return run_engine(*arguments); };

@@ -71,6 +71,11 @@ int usage_error(const std::string& sentence) {
   return kUsageError;
 }
 
+Result<int> refused(const Error& error) {
+  if (error.code == ErrorCode::invalid_argument) return usage_error(error.message);
+  return tl::unexpected<Error>(error);
+}
+
 namespace {
 
 // Whether all that was printed has arrived. A stream remembers that it failed but not why, and may

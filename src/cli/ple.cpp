@@ -434,7 +434,8 @@ void register_ple(CLI::App& app, Invocation& invocation) {
   add_progress_option(*bench, arguments->progress);
   CLI::App* verify = ple->add_subcommand("verify", "Compare rows with what plain reads give");
   add_file(*verify, arguments->model);
-  verify->add_option("--rows", arguments->rows, "Random rows, 0 for all (default 20000)");
+  verify->add_option("--rows", arguments->rows, "Random rows, 0 for all (default 20000)")
+      ->check(CLI::Validator(whole_number_up_to(INT64_MAX), ""));
   add_json_option(*verify, arguments->json);
   add_progress_option(*verify, arguments->progress);
   add_table_mode(*bench, arguments->table.mode);  // it sets depth and cache itself

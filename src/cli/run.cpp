@@ -56,11 +56,14 @@ Result<int> run_run(RunArguments& arguments) {
     if (!arguments.file.empty()) STRATA_TRY(text_of(arguments));
     EngineOptions& engine = arguments.talk.engine;
     STRATA_ASSIGN(engine.model_path, model_or_default(engine.model_path));
-    return print_plan(engine, json);
+    const Result<int> printed = print_plan(engine, json);
+    return printed ? printed : refused(printed.error());
   }
   const auto text = text_of(arguments);
   if (!text) return usage_error(text.error().message);
-  STRATA_ASSIGN(const auto talk, Talk::open(arguments.talk));
+  const auto opened = Talk::open(arguments.talk);
+  if (!opened) return refused(opened.error());
+  const std::unique_ptr<Talk>& talk = *opened;
   const terminal::Screen out = terminal::screen_of(STDOUT_FILENO);
   AnswerView view(
       out, {.thinking = arguments.talk.show_thinking ? ShowThinking::show : ShowThinking::hide,

@@ -358,11 +358,7 @@ Result<int> run_serve(const ConfigArguments& arguments, const PlanArguments& pla
   const auto config = load_config(arguments);
   if (!config) return usage_error(config.error().message);
   const Result<int> status = serve_or_plan(*config, plan);
-  if (status) return *status;
-  // A value that cannot be, wherever it was found out.
-  if (status.error().code == ErrorCode::invalid_argument)
-    return usage_error(status.error().message);
-  return tl::unexpected<Error>(status.error());
+  return status ? status : refused(status.error());
 }
 
 // What 'serve' would refuse before it starts anything.

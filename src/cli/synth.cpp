@@ -111,7 +111,8 @@ void register_synth(CLI::App& app, Invocation& invocation) {
       ->check(CLI::Validator(whole_number_between(259, 1 << 22), ""));
   command->add_flag("--draft-block", options.draft_block,
                     "With a draft (MTP) block behind the layers");
-  command->add_option("--seed", options.seed, "The same seed gives the same bytes (default 1)");
+  command->add_option("--seed", options.seed, "The same seed gives the same bytes (default 1)")
+      ->check(CLI::Validator(whole_number_up_to(INT64_MAX), ""));
   command->add_option("--threads", arguments->threads, "Threads (default: usable CPUs)")
       ->check(CLI::Validator(whole_number_between(0, kMostThreads), ""));
   add_json_option(*command, arguments->json);

@@ -157,7 +157,8 @@ void add_talk_options(CLI::App& command, TalkArguments& a) {
       ->check(CLI::IsMember({"none", "low", "medium", "high", "xhigh", "max"}));
   command.add_flag("--show-thinking", a.show_thinking, "Print what the model thinks too");
   add_setting<std::int64_t>(command, a, "-n,--max-tokens", "max_tokens",
-                            "Most tokens of an answer");
+                            "Most tokens of an answer; 0 or -1 for no limit but the context's")
+      ->check(CLI::Validator(whole_number_between(-1, INT64_MAX), ""));
   add_setting<double>(command, a, "-t,--temperature", "temperature", "0 takes the likeliest token")
       ->check(CLI::Validator(number_between(0, 100), ""));
   add_setting<std::int32_t>(command, a, "--top-k", "top_k",

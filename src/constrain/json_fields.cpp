@@ -12,22 +12,21 @@ namespace strata::constrain {
 namespace json = boost::json;
 using Expr = Grammar::Expr;
 
+namespace {
+
 // Who reads fields takes a name up to the first character of `middle` or the end of its line, and
 // without white space around it.
-Result<Regular> SchemaGrammar::field_names(const FieldMarks& marks) {
-  if (field_names_) return *field_names_;
+Result<Regular> readable_names(const FieldMarks& marks) {
   STRATA_ASSIGN(const Regular line, text_without("\n"));
   STRATA_ASSIGN(const Regular unmarked, text_without(marks.middle.substr(0, 1)));
   STRATA_ASSIGN(const Regular names, both(line, unmarked));
   STRATA_ASSIGN(const Regular padded, regex("^[ \\t\\r]|[ \\t\\r]$", Match::anywhere));
-  STRATA_ASSIGN(Regular sure, without(names, padded));
-  return field_names_.emplace(std::move(sure));
+  return without(names, padded);
 }
 
 // Raw texts of values: without `close`, and, as readers do without its line break, without what
 // else would look like the end of a field with another mark behind it.
-Result<Regular> SchemaGrammar::field_texts(const FieldMarks& marks) {
-  if (field_texts_) return *field_texts_;
+Result<Regular> readable_texts(const FieldMarks& marks) {
   const auto word = [](std::string_view mark) {
     mark.remove_prefix(std::min(mark.find_first_not_of("\r\n"), mark.size()));
     return Regular::literal(mark.substr(0, mark.find_last_not_of("\r\n") + 1));
@@ -35,12 +34,24 @@ Result<Regular> SchemaGrammar::field_texts(const FieldMarks& marks) {
   STRATA_ASSIGN(const Regular blanks, regex("[ \\t\\r\\n]*", Match::whole));
   const Regular open = word(marks.open);
   STRATA_ASSIGN(const Regular closed, text_without(marks.close));
-  if (open == Regular::empty() || word(marks.close) == Regular::empty())
-    return field_texts_.emplace(closed);
+  if (open == Regular::empty() || word(marks.close) == Regular::empty()) return closed;
   const Regular end[] = {Regular::text(), word(marks.close), blanks,
                          Regular::literal(open.automaton().word->substr(0, 1)), Regular::text()};
   STRATA_ASSIGN(const Regular ends, concat(end));
-  STRATA_ASSIGN(Regular texts, without(closed, ends));
+  return without(closed, ends);
+}
+
+}  // namespace
+
+Result<Regular> SchemaGrammar::field_names(const FieldMarks& marks) {
+  if (field_names_) return *field_names_;
+  STRATA_ASSIGN(Regular names, readable_names(marks));
+  return field_names_.emplace(std::move(names));
+}
+
+Result<Regular> SchemaGrammar::field_texts(const FieldMarks& marks) {
+  if (field_texts_) return *field_texts_;
+  STRATA_ASSIGN(Regular texts, readable_texts(marks));
   return field_texts_.emplace(std::move(texts));
 }
 
@@ -156,11 +167,9 @@ Result<Expr> json_fields_if_able(Grammar& grammar, const json::value& schema,
   if (json_fields(trial, schema, marks, options))
     return json_fields(grammar, schema, marks, options);
   STRATA_TRY(TimeLimit::check());
-  STRATA_ASSIGN(const Regular names, text_without("\n"));
-  STRATA_ASSIGN(const Regular marked, text_without(marks.middle.substr(0, 1)));
-  STRATA_ASSIGN(const Regular plain, both(names, marked));
-  STRATA_ASSIGN(Regular name, without(plain, Regular::empty()));
-  STRATA_ASSIGN(Regular value, text_without(marks.close));
+  STRATA_ASSIGN(const Regular names, readable_names(marks));
+  STRATA_ASSIGN(Regular name, without(names, Regular::empty()));
+  STRATA_ASSIGN(Regular value, readable_texts(marks));
   const Expr field = grammar.sequence(
       {grammar.literal(marks.open), grammar.regular(std::move(name)), grammar.literal(marks.middle),
        grammar.regular(std::move(value)), grammar.literal(marks.close)});

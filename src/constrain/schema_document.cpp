@@ -169,9 +169,10 @@ constexpr std::array kHolds = {
     KeywordHolds{"definitions", Holds::map},
 };
 
-// Whether the document is small enough to be looked at; its depth is that of the recursion.
+// Whether the document is small enough to be looked at; its depth, in objects and arrays, is that
+// of the recursion.
 bool count_values(const json::value& value, std::size_t depth, std::size_t& left) {
-  if (left == 0 || depth == 0) return false;
+  if (left == 0 || (depth == 0 && (value.is_array() || object_of(value) != nullptr))) return false;
   --left;
   if (const json::object* object = object_of(value)) {
     for (const auto& member : *object)

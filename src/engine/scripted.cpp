@@ -391,7 +391,7 @@ Result<std::unique_ptr<Engine>> open_scripted_engine(FileSystem& files,
                                                      std::string_view script) {
   STRATA_ASSIGN(GgufModel model, open_gguf(files, options.model_path));
   STRATA_ASSIGN(Tokenizer tokenizer, Tokenizer::from_gguf(model.metadata));
-  STRATA_ASSIGN(const json::value root, parse_json(script, "the script"));
+  STRATA_ASSIGN(const json::value root, parse_written_json(script, "the script"));
   STRATA_ASSIGN(const json::object* object, json_object(root, "the script"));
   STRATA_ASSIGN(const json::array* list,
                 required(find_array(*object, "scripts", "the script"), "scripts", "the script"));

@@ -190,11 +190,17 @@ std::uint64_t ExpertRam::of(std::uint64_t expert_bytes) const {
 }
 
 Result<ExpertRam> expert_ram_from(std::string_view text) {
+  constexpr std::string_view kAllowed =
+      "memory for experts is all, a size above 0 such as 12G, or a part above 0% up to 100% such "
+      "as 25%";
   if (text == "all") return ExpertRam();
   if (!text.ends_with('%')) {
+    const auto bytes = parse_size(text);
+    if (!bytes) return fail(ErrorCode::invalid_argument, "{}; {}", bytes.error().message, kAllowed);
+    if (*bytes == 0) return fail(ErrorCode::invalid_argument, "'{}' is none; {}", text, kAllowed);
     ExpertRam ram;
     ram.kind = ExpertRam::Kind::bytes;
-    STRATA_ASSIGN(ram.bytes, parse_size(text));
+    ram.bytes = *bytes;
     return ram;
   }
   double percent = 0;
@@ -202,10 +208,7 @@ Result<ExpertRam> expert_ram_from(std::string_view text) {
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), percent);
   if (error != std::errc() || end != digits.data() + digits.size() ||
       !(percent > 0 && percent <= 100)) {
-    return fail(ErrorCode::invalid_argument,
-                "memory for experts '{}'; it must be all, a size such as 12G, or a part such as "
-                "25%",
-                text);
+    return fail(ErrorCode::invalid_argument, "'{}' is no part; {}", text, kAllowed);
   }
   ExpertRam ram;
   ram.kind = ExpertRam::Kind::share;

@@ -363,8 +363,10 @@ std::string answer_grammar(const ChatRequest& request, PromptEnd end, const Toke
   std::string root = "root ::= ";
   std::string rules;
   if (think_open && think_close && end != PromptEnd::thought) {
-    rules +=
-        fmt::format("thought ::= !<[{}]>* <[{}]> \"\\n\"{{0,2}}\n", *think_close, *think_close);
+    // Text of a form may begin with line breaks itself: those before it must be a known number,
+    // which is what templates write and OutputParser takes off.
+    rules += fmt::format("thought ::= !<[{0}]>* <[{0}]> \"\\n\"{{{1},2}}\n", *think_close,
+                         request.form.empty() ? 0 : 2);
     root +=
         end == PromptEnd::in_thinking ? "thought " : fmt::format("(<[{}]> thought)? ", *think_open);
   }

@@ -157,7 +157,7 @@ Status Service::load_settings() {
     constexpr std::uint64_t kMostBytes = 1 << 20;
     const auto read = [&]() -> Result<json::object> {
       STRATA_ASSIGN(const std::string text, options_.files->read_text(path, kMostBytes));
-      STRATA_ASSIGN(const json::value root, parse_json(text, fmt::format("'{}'", path)));
+      STRATA_ASSIGN(const json::value root, parse_written_json(text, fmt::format("'{}'", path)));
       STRATA_ASSIGN(const json::object* object, json_object(root, path));
       STRATA_ASSIGN(const json::object* fields,
                     required(find_object(*object, "defaults", path), "defaults", path));
@@ -324,6 +324,7 @@ Answer<Prepared> Service::prepare(ChatRequest request) const {
   options.tools = std::move(request.conversation.tools);
   options.parse_calls = !options.tools.empty();
   options.recover_calls = request.recover_calls;
+  options.exact = !request.form.empty();
   prepared->run.parser = std::move(options);
   prepared->run.one_call = request.one_call;
   return prepared;

@@ -38,6 +38,35 @@ TEST(Json, DepthIsBounded) {
   EXPECT_FALSE(parse_json(objects, "it"));
 }
 
+TEST(Json, WhatIsTooDeepIsToldTheLimit) {
+  EXPECT_EQ(parse_json("[[[1]]]", "it", 2).error().message,
+            "it is nested deeper than 2 levels of objects and arrays");
+}
+
+TEST(Json, WhatPeopleWriteHasNoNameTwice) {
+  const std::pair<const char*, const char*> wrong[] = {
+      {R"({"a":1,"a":2})",
+       "'x.json' has 'a' twice in one object: at line 1, column 2 and at line 1, column 8"},
+      {"{\n \"a\": {\"b\": [1, {}], \"c\": \"b\"},\n \"d\": 0,\n \"a\": null}",
+       "'x.json' has 'a' twice in one object: at line 2, column 2 and at line 4, column 2"},
+      {R"([{"x":{"y":1,"z":[],"\u0079":2}}])",
+       "'x.json' has 'y' twice in one object: at line 1, column 8 and at line 1, column 21"},
+      {R"({"a\"b\\":1,"c":[{},{"a\"b\\":1}],"a\"b\\":2})",
+       "'x.json' has 'a\"b\\' twice in one object: at line 1, column 2 and at line 1, column 35"},
+  };
+  for (const auto& [text, message] : wrong) {
+    const auto parsed = parse_written_json(text, "'x.json'");
+    ASSERT_FALSE(parsed) << text;
+    EXPECT_EQ(parsed.error().message, message);
+    EXPECT_EQ(parsed.error().code, ErrorCode::invalid_argument);
+    EXPECT_TRUE(parse_json(text, "'x.json'")) << text;
+  }
+  for (const char* text : {R"({"a":{"a":1},"b":{"a":1},"c":["a","a",{"a":"a"}],"A":"a"})", "[]",
+                           R"("a")", "{}", R"([{"a":1},{"a":1}])", " 1 "})
+    EXPECT_TRUE(parse_written_json(text, "it")) << text;
+  EXPECT_THAT(parse_written_json("{\"a\":1", "it").error().message, HasSubstr("no valid JSON"));
+}
+
 TEST(Json, RefusesWhatIsNoUnicode) {
   EXPECT_FALSE(parse_json("\"\xc3\"", "it"));
   EXPECT_FALSE(parse_json("\"\xff\"", "it"));

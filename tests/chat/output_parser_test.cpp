@@ -200,6 +200,39 @@ TEST(OutputParser, AValueMayTalkAboutTheFormat) {
   EXPECT_EQ(result.message.tool_calls[0].arguments.at("i").as_int64(), 1);
 }
 
+// JSON strings hold no line break, so the end of a value in the family's form is never inside one.
+TEST(OutputParser, AStringInAListMayTalkAboutTheFormat) {
+  const auto values = [](const std::string& text) {
+    const Outcome result = both("<tool_call>\n<function=f>\n" + text + "</function>\n</tool_call>");
+    return result.arguments.size() == 1 ? result.arguments[0] : result.content;
+  };
+  const std::string marks = "</parameter></function> </parameter> <parameter=x>";
+  for (const char* name : {"a", "o", "u"}) {
+    const std::string list = fmt::format(R"(["{}","\\\"{}"])", marks, marks);
+    const std::string object = fmt::format(R"({{"{}":["{}"]}})", marks, marks);
+    for (const std::string& value : {list, object}) {
+      if (name == std::string("a") && value == object) continue;
+      if (name == std::string("o") && value == list) continue;
+      EXPECT_EQ(values(argument(name, value)), fmt::format(R"({{"{}":{}}})", name, value));
+      EXPECT_EQ(values(fmt::format("<parameter={}>{}</parameter>", name, value)),
+                fmt::format(R"({{"{}":{}}})", name, value));
+    }
+  }
+  // A string that was never closed ends with its line, and so does the value.
+  EXPECT_EQ(values(argument("u", R"(["open)") + argument("s", "x")), R"({"u":"[\"open","s":"x"})");
+  EXPECT_EQ(values("<parameter=u>[\"open</parameter>\n" + argument("s", "x")),
+            R"({"u":"[\"open","s":"x"})");
+  // Strings stand as they are.
+  EXPECT_EQ(values("<parameter=s>[\"x</parameter>"), R"({"s":"[\"x"})");
+}
+
+TEST(OutputParser, DeepArgumentsAreJson) {
+  const std::string deep = std::string(256, '[') + std::string(256, ']');
+  const Outcome result = both(call_text(argument("u", deep)));
+  ASSERT_EQ(result.arguments.size(), 1u);
+  EXPECT_EQ(result.arguments[0], "{\"u\":" + deep + "}");
+}
+
 TEST(OutputParser, StringsStreamWhileTheyGrow) {
   OutputParser parser(demo_tokenizer(), {false, kTools, "c"});
   std::string streamed;
@@ -496,6 +529,66 @@ TEST(OutputParser, LongNamesAreCutAtACharacter) {
   }
   const std::string broken = "<tool_call><function=" + name + "></function></tool_call>";
   EXPECT_EQ(both(broken).content, broken);
+}
+
+// Of forms that were asked for every byte counts.
+const char* const kExact[] = {
+    "\n\nyes",
+    "\n",
+    "\n\n\n\n\n",
+    "\r\n yes \r\n\n",
+    " \t{\"a\":\n1} \n\n",
+    "yes",
+    "\n<think>a</think>\n\nb <tool_call><function=f></function></tool_call>\n",
+    "</think>\n\nx",
+    "<think>",
+    "a<tool_ca",
+    "<function=f>\n</function>",
+};
+
+TEST(OutputParser, ExactAnswersComeByteForByte) {
+  ParserOptions options{.starts_in_thinking = true,
+                        .tools = kTools,
+                        .call_id_prefix = "call_",
+                        .parse_calls = false,
+                        .recover_calls = true,
+                        .exact = true};
+  for (const std::string text : kExact) {
+    for (const bool thinking : {true, false}) {
+      options.starts_in_thinking = thinking;
+      std::vector<TokenId> ids = tokens(thinking ? "\nhm\n</think>" : "");
+      for (const TokenId id :
+           demo_tokenizer().encode((thinking ? "\n\n" : "") + text, Specials::none))
+        ids.push_back(id);
+      const Outcome result = parse(demo_tokenizer(), ids, options, true);
+      EXPECT_EQ(result.content, text);
+      EXPECT_EQ(result.reasoning, thinking ? "hm" : "");
+      // A vocabulary without markers: their letters are text like all others.
+      Pieces pieces(false);
+      std::vector<std::vector<TokenId>> ways;
+      for (std::size_t size : {1, 2, 5, 100}) ways.push_back(pieces.of_size(text, size));
+      options.starts_in_thinking = false;
+      for (const bool parse_calls : {false, true}) {
+        options.parse_calls = parse_calls;
+        for (const auto& way : ways)
+          EXPECT_EQ(parse(pieces.tokenizer(), way, options, true).content, text);
+      }
+      options.parse_calls = false;
+    }
+  }
+}
+
+// The form or calls: what stands between and behind calls is dropped as ever.
+TEST(OutputParser, CallsInThePlaceOfAnExactAnswer) {
+  const std::string text = call_text("") + "\n" + call_text("") + "\n";
+  const ParserOptions options{.starts_in_thinking = false, .tools = kTools, .exact = true};
+  for (const bool markers : {true, false}) {
+    Pieces pieces(markers);
+    const auto ids = pieces.of_size(text, 3);
+    const Outcome result = parse(pieces.tokenizer(), ids, options, true);
+    EXPECT_EQ(result.message.tool_calls.size(), 2u);
+    EXPECT_EQ(result.content, "");
+  }
 }
 
 TEST(OutputParser, CallsAreTextWhenToldSo) {

@@ -82,7 +82,7 @@ inline Outcome parse(const Tokenizer& tokenizer, const std::vector<TokenId>& ids
     const ToolCall& call = out.message.tool_calls[i];
     EXPECT_EQ(out.arguments[i], write_json(call.arguments));
     EXPECT_EQ(out.begun[i], call.id + " " + call.name);
-    EXPECT_EQ(boost::json::parse(out.arguments[i]), call.arguments);
+    EXPECT_EQ(parse_json_exact(out.arguments[i], "the arguments").value(), call.arguments);
   }
   return out;
 }

@@ -226,7 +226,8 @@ TEST_F(Program, numbers_and_words_outside_their_range_exit_with_2) {
       {"chat --weights map --expert-ram 2G", conflict},
       {"bench --weights map --expert-ram 25%", conflict},
       {"config --weights map --expert-ram 25%", conflict},
-      {"serve --plan --parallel 65", "65 parallel requests; allowed is 1 to 64"},
+      {"serve --plan --parallel 65",
+       "--parallel must be a whole number from 1 to 64; more is for scripts"},
       {"tokenize -p a --specials bogus", "--specials: 'bogus' must be all, user_defined or none"},
       {"tokenize", "a text (-p TEXT) or a file (-f FILE) is required"},
       {"run -p a -m ''", "--model: the model path is empty"},
@@ -247,16 +248,22 @@ TEST_F(Program, numbers_and_words_outside_their_range_exit_with_2) {
 
 // What a start would refuse.
 TEST_F(Program, a_plan_refuses_what_could_not_be) {
-  const std::map<std::string, std::string> sentences = {
-      {"run --plan -f /nope", "'/nope'"},
-      {"run --plan --ctx 100000000", "is more than the model's"},
-      {"run --plan --drafts 2 --draft-vocabulary /nope", "'/nope'"},
-      {"bench --plan -p 1000000", "needs a context of 1000000 tokens"},
-      {"bench --plan -p 0 -n 0", "there is nothing to measure"},
+  const std::map<std::string, std::pair<std::string, int>> sentences = {
+      {"run --plan -f /nope", {"'/nope'", 1}},
+      {"run --plan --ctx 100000000", {"is more than the model's", 2}},
+      {"run -p a --ctx 100000000", {"is more than the model's", 2}},
+      {"chat --ctx 100000000", {"is more than the model's", 2}},
+      {"drafts --ctx 100000000", {"is more than the model's", 2}},
+      {"serve --plan --ctx 100000000", {"is more than the model's", 2}},
+      {"run --plan --drafts 2 --draft-vocabulary /nope", {"'/nope'", 1}},
+      {"bench --plan -p 1000000", {"needs a context of 1000000 tokens", 2}},
+      {"bench -p 1000000", {"needs a context of 1000000 tokens", 2}},
+      {"bench --plan -p 0 -n 0", {"there is nothing to measure", 2}},
   };
-  for (const auto& [arguments, sentence] : sentences) {
+  for (const auto& [arguments, expected] : sentences) {
+    const auto& [sentence, code] = expected;
     const Outcome r = run(arguments);
-    EXPECT_EQ(r.code, 1) << arguments;
+    EXPECT_EQ(r.code, code) << arguments;
     EXPECT_THAT(r.error, HasSubstr(sentence)) << arguments;
     EXPECT_EQ(r.out, "") << arguments;
   }

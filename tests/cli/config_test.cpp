@@ -1,4 +1,5 @@
 // The settings' table, over the program: precedence, sources, refusals.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -176,6 +177,63 @@ TEST_F(ConfigTest, RefusesWithNameAndPlace) {
   EXPECT_THAT(run("config", "STRATA_EXPERT_RAM=12Q"), HasSubstr("STRATA_EXPERT_RAM: '12Q'"));
   EXPECT_THAT(run("config --api-key ''"), HasSubstr("--api-key must be without empty strings"));
   EXPECT_THAT(run("config --sampling '{'"), HasSubstr("--sampling is no valid JSON"));
+}
+
+// What is found out later than by the key's own rule is told with its place, too, and what may be.
+TEST_F(ConfigTest, ValuesThatCannotBeAreToldWithTheirPlace) {
+  const std::string script = file("{}");
+  struct Case {
+    const char *key, *value, *variable, *flag, *sentence;
+  };
+  const Case table[] = {
+      {"parallel", "65", "STRATA_PARALLEL=65", "--parallel 65",
+       " must be a whole number from 1 to 64; more is for scripts"},
+      {"sampling", R"({"temperature":-1})", R"(STRATA_SAMPLING='{"temperature":-1}')",
+       R"(--sampling '{"temperature":-1}')", ": temperature is -1, allowed is 0 to 100"},
+      {"sampling", R"({"heat":1})", R"(STRATA_SAMPLING='{"heat":1}')", R"(--sampling '{"heat":1}')",
+       ": the field 'heat' is not known here"},
+      {"expert_ram", R"("0")", "STRATA_EXPERT_RAM=0", "--expert-ram 0",
+       ": '0' is none; memory for experts is all, a size above 0 such as 12G, or a part"},
+      {"expert_ram", "0", "STRATA_EXPERT_RAM=0", "--expert-ram 0",
+       ": '0' is none; memory for experts is all, a size above 0"},
+      {"expert_ram", R"("0%")", "STRATA_EXPERT_RAM=0%", "--expert-ram 0%",
+       ": '0%' is no part; memory for experts is all, a size above 0 such as 12G"},
+      {"reasoning_effort", R"("huge")", "STRATA_REASONING_EFFORT=huge", "--reasoning-effort huge",
+       ": 'reasoning_effort' is 'huge'"},
+  };
+  for (const Case& one : table) {
+    const std::string path = file(fmt::format("{{\"{}\": {}}}", one.key, one.value));
+    std::string variable = one.variable, flag = one.flag;
+    variable.resize(variable.find('='));
+    flag.resize(flag.find(' '));
+    for (const char* command : {"config", "serve --port 0", "serve --plan"}) {
+      EXPECT_THAT(run(fmt::format("{} --config {}", command, path)),
+                  HasSubstr(fmt::format("'{}' in '{}'{}", one.key, path, one.sentence)));
+      EXPECT_EQ(code_, 2) << command << one.value;
+      EXPECT_THAT(run(command, one.variable), HasSubstr(variable + one.sentence));
+      EXPECT_EQ(code_, 2) << command << one.variable;
+      EXPECT_THAT(run(fmt::format("{} {}", command, one.flag)), HasSubstr(flag + one.sentence));
+      EXPECT_EQ(code_, 2) << command << one.flag;
+    }
+  }
+  EXPECT_EQ(line_of(run("config --parallel 65 --script " + script), "parallel"),
+            "parallel 65 flag");
+  run("serve --plan --parallel 64");
+  EXPECT_EQ(code_, 0);
+}
+
+TEST_F(ConfigTest, AKeyThatStandsTwiceIsRefused) {
+  const std::string path = file("{\"port\": 1,\n \"host\": \"::1\",\n \"port\": 2}");
+  EXPECT_THAT(run("config --config " + path),
+              HasSubstr("'" + path +
+                        "' has 'port' twice in one object: at line 1, column 2 and at "
+                        "line 3, column 2"));
+  EXPECT_EQ(code_, 2);
+  run("config --config " + file(R"({"sampling":{"top_k":1,"top_k":2}})"));
+  EXPECT_EQ(code_, 2);
+  EXPECT_THAT(run(R"(config --sampling '{"top_k":1,"top_k":2}')"),
+              HasSubstr("--sampling has 'top_k' twice in one object"));
+  EXPECT_EQ(code_, 2);
 }
 
 TEST_F(ConfigTest, ServeRefusesOtherMachinesWithoutAKey) {

@@ -44,7 +44,7 @@ TEST(Hostile, GrammarsThatAreRefused) {
       {std::string(kMaxGrammarBytes + 1, ' '), ErrorCode::exhausted, "at most 1048576"},
       {"root ::= %regex \"" + times("(", 5'000) + "\"", ErrorCode::exhausted, "%regex"},
       {"root ::= %json " + times("[", 100'000), ErrorCode::invalid_argument,
-       "the JSON behind it is no valid JSON: too deep"},
+       "the JSON behind it is nested deeper than 256 levels"},
   };
   const auto vocabulary = byte_vocabulary();
   for (const Refused& it : list) {

@@ -31,7 +31,20 @@ json::value nested(int levels) {
 }
 
 TEST(SchemaLimits, Nesting) {
-  EXPECT_TRUE(SchemaDocuments::make(nested(50)));
+  EXPECT_TRUE(SchemaDocuments::make(nested(63)));
+  json::value last{{"enum", {"a", "b"}}};  // 127 and 128 levels
+  for (int i = 0; i < 63; ++i) {
+    last = json::value{{"type", "object"},
+                       {"properties", {{"a", std::move(last)}}},
+                       {"required", {"a"}},
+                       {"additionalProperties", false}};
+  }
+  EXPECT_TRUE(SchemaDocuments::make(last));
+  EXPECT_THAT(refusal(nested(64)), HasSubstr("nested deeper than 128 levels"));
+  json::value lists{{"type", "integer"}};
+  for (int i = 0; i < 64; ++i) lists = json::value{{"type", "array"}, {"items", std::move(lists)}};
+  EXPECT_THAT(refusal(lists), HasSubstr("nested deeper than 64 levels"));
+  EXPECT_TRUE(SchemaDocuments::make(lists.at("items")));
   EXPECT_THAT(refusal(nested(70)), HasSubstr("nested deeper than"));
   EXPECT_THAT(refusal(nested(5'000)), HasSubstr("nested deeper than"));
 }

@@ -168,6 +168,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if ((data[0] & 2) == 0) options.tools = tools();
   options.parse_calls = (data[0] & 16) == 0;
   options.recover_calls = (data[0] & 32) != 0;
+  options.exact = (data[0] & 64) != 0;
   const bool complete = (data[0] & 4) == 0;
   const Tokenizer& tokens = tokenizer(marker_tokens);
   const Answer one = parse(cut(text, marker_tokens, 0), tokens, options, complete);

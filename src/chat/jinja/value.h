@@ -28,7 +28,7 @@ struct Limits {
   std::size_t depth = 1200;              // nested evaluations (expressions, blocks, macros)
   std::size_t output_bytes = 32u << 20;  // of the rendered text, and of each string
   std::size_t list_items = 1'000'000;    // of each list, dict or range
-  std::size_t value_depth = 100;         // lists in lists
+  std::size_t value_depth = 400;         // lists in lists; what requests hold has kJsonDepth
   std::size_t namespaces = 10'000;       // namespace objects of one rendering
 };
 
