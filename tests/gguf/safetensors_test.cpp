@@ -126,7 +126,7 @@ TEST(SafetensorsHostile, HeaderLength) {
 TEST(SafetensorsHostile, Json) {
   expect_refused("[]", 0, "its header is an array where an object is needed");
   expect_refused("{", 0, "its header is no valid JSON");
-  expect_refused(std::string(100'000, '['), 0, "its header is no valid JSON");
+  expect_refused(std::string(100'000, '['), 0, "its header is nested deeper than");
   expect_refused(R"({"a":7})", 0, "tensor 'a' is a number where an object is needed");
   expect_refused(R"({"a":{}})", 0, "tensor 'a': 'dtype' is missing");
   expect_refused(R"({"a":{"dtype":"F32"}})", 0, "tensor 'a': 'shape' is missing");
