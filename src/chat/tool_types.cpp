@@ -270,6 +270,12 @@ std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
 }
 
+// Whether a number has neither an exponent nor zeros at the end of its fraction, and is not -0.
+bool is_plain(std::string_view number) {
+  if (number == "-0" || number.find_first_of("eE") != std::string_view::npos) return false;
+  return number.find('.') == std::string_view::npos || number.back() != '0';
+}
+
 // The JSON value of `text` if `type` allows it, adapted to it. Where strings are allowed as well, a
 // number counts only as JSON would write it.
 std::optional<json::value> fit(const ParameterType& type, json::value value,
@@ -294,7 +300,7 @@ std::optional<json::value> fit(const ParameterType& type, json::value value,
   if (is_number(value)) {
     if (type.integer && is_pointed_whole(value)) value = without_point(value);
     // A fraction for an integer is the model's mistake; the tool will say so better than we can.
-    fits = (type.integer || type.number) && (!type.string || write_json(value) == text);
+    fits = (type.integer || type.number) && (!type.string || is_plain(text));
   }
   return fits ? std::optional(std::move(value)) : std::nullopt;
 }
@@ -389,6 +395,15 @@ bool ToolTypes::declares(std::string_view tool) const {
   return tools_.contains(tool);
 }
 
+void ToolTypes::each(std::string_view tool,
+                     const std::function<void(const std::string&, const ParameterType&)>& use,
+                     const std::function<void(const ParameterType&)>& others) const {
+  const auto found = tools_.find(tool);
+  if (found == tools_.end()) return;
+  for (const auto& [name, type] : found->second.parameters) use(name, type);
+  others(found->second.others);
+}
+
 const ParameterType& ToolTypes::parameter(std::string_view tool, std::string_view name) const {
   static const ParameterType unknown = untyped();
   const auto found = tools_.find(tool);
@@ -398,7 +413,7 @@ const ParameterType& ToolTypes::parameter(std::string_view tool, std::string_vie
 }
 
 json::value argument_value(const ParameterType& type, std::string_view text) {
-  const bool is_word = std::ranges::find(type.words, text) != type.words.end();
+  const bool is_word = type.string && std::ranges::find(type.words, text) != type.words.end();
   if (type.only_string() || is_word) return json::value(text);
   const std::string_view trimmed = trim(text);
   auto parsed = json_of(type, trimmed);

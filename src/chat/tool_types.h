@@ -8,6 +8,7 @@
 #pragma once
 
 #include <boost/json.hpp>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -47,6 +48,10 @@ class ToolTypes {
   bool empty() const { return tools_.empty(); }
   bool declares(std::string_view tool) const;
   const ParameterType& parameter(std::string_view tool, std::string_view name) const;
+  // Calls use(name, type) for each declared parameter, then others(type) for the rest's type.
+  void each(std::string_view tool,
+            const std::function<void(const std::string&, const ParameterType&)>& use,
+            const std::function<void(const ParameterType&)>& others) const;
 
  private:
   struct Tool {
@@ -63,8 +68,9 @@ class ToolTypes {
 //   double holds stay as they are written, of any size.
 // - Python's True, False and None count where a boolean or null is allowed, and Python's way to
 //   write lists and dicts where an array or object is.
-// - Where strings are allowed as well, a number counts only in JSON's plain form: 1.10, 5.0 and 007
-//   are strings then.
+// - Where strings are allowed as well, a number counts only in JSON's plain form, without an
+// exponent
+//   and without zeros at the end of a fraction: 1.10, 5.0, 1e5 and 007 are strings then.
 boost::json::value argument_value(const ParameterType& type, std::string_view text);
 
 }  // namespace strata::chat

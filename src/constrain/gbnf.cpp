@@ -409,9 +409,12 @@ class Parser {
       STRATA_ASSIGN(const std::string middle, json_text());
       STRATA_ASSIGN(const std::string close, json_text());
       STRATA_ASSIGN(const boost::json::value schema, json());
+      STRATA_ASSIGN(const boost::json::value description, json());
+      const Result<FieldReader> reader = FieldReader::of(description);
+      if (!reader) return placed(tl::unexpected(reader.error()));
       const FieldMarks marks{open, middle, close};
-      return placed(word == "fields" ? json_fields(grammar_, schema, marks)
-                                     : json_fields_if_able(grammar_, schema, marks));
+      return placed(word == "fields" ? json_fields(grammar_, schema, marks, *reader)
+                                     : json_fields_if_able(grammar_, schema, marks, *reader));
     }
     if (word == "grammar") {
       STRATA_ASSIGN(const std::string inner, json_text());

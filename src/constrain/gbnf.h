@@ -7,7 +7,7 @@
 //   .                           any character
 //   %json { ... }               the documents of a JSON Schema, inline
 //   %object                     any JSON object;  %value: any JSON value
-//   %fields "OPEN" "MIDDLE" "CLOSE" { ... }      json_fields() of json_schema.h
+//   %fields "OPEN" "MIDDLE" "CLOSE" {SCHEMA} {READER}    json_fields() of json_schema.h
 //   %fields-if-able ...         the same, or any fields if the schema cannot be enforced
 //   %regex "ECMA-262 pattern"   the whole of it
 //   %until "text"               any text without it

@@ -1,7 +1,12 @@
 // Objects as marked fields instead of JSON.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/json.hpp>
+#include <iterator>
+#include <utility>
 
+#include "base/json_number.h"
 #include "constrain/automaton.h"
 #include "constrain/json_schema.h"
 #include "constrain/schema_grammar.h"
@@ -41,7 +46,96 @@ Result<Regular> readable_texts(const FieldMarks& marks) {
   return without(closed, ends);
 }
 
+// Texts that a reader of such values takes for something else than a string.
+Result<Regular> lookalikes_of(const FieldReader::Types& types) {
+  std::string words;
+  const auto add = [&](bool wanted, std::string_view pattern) {
+    if (wanted || types.any) fmt::format_to(std::back_inserter(words), "|{}", pattern);
+  };
+  add(types.number, R"(-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+\-]?[0-9]+)?)");
+  add(types.boolean, "[Tt]rue|[Ff]alse");
+  add(types.null, "null|None");
+  add(types.list, R"(\[[\s\S]*\]|\{[\s\S]*\})");
+  add(false, R"("[\s\S]*")");
+  if (words.empty()) return Regular();
+  return regex(fmt::format(R"([ \t\r\n]*({})[ \t\r\n]*)", words.substr(1)), Match::whole);
+}
+// Numbers that count beside strings: "1.10", "5.0" and "1e5" are text there.
+Result<Regular> plain_numbers() {
+  STRATA_ASSIGN(const Regular all, regex(R"(-?(0|[1-9][0-9]*)(\.[0-9]*[1-9])?)", Match::whole));
+  return without(all, Regular::literal("-0"));
+}
+
+// Those of `strings` that are read as strings.
+Result<Regular> read_as_text(const Regular& strings, const FieldReader::Types& types,
+                             std::span<const std::string> words) {
+  STRATA_ASSIGN(const Regular lookalikes, lookalikes_of(types));
+  if (lookalikes.is_nothing()) return strings;
+  std::vector<Regular> texts;
+  for (const std::string& word : words)
+    if (lookalikes.accepts(word) && strings.accepts(word)) texts.push_back(Regular::literal(word));
+  STRATA_ASSIGN(Regular plain, without(strings, lookalikes));
+  texts.push_back(std::move(plain));
+  return either(texts);
+}
+// Those of `scalars`, JSON, that are read as JSON.
+Result<Regular> read_as_json(const Regular& scalars) {
+  STRATA_ASSIGN(const Regular plain, plain_numbers());
+  STRATA_ASSIGN(const Regular others, without(json_number(), plain));
+  return without(scalars, others);
+}
+
 }  // namespace
+
+Result<FieldReader> FieldReader::of(const json::value& description) {
+  const auto wrong = [] {
+    return fail(ErrorCode::invalid_argument,
+                "how fields are read is {{\"named\": {{name: [type ...]}}, \"others\": [type ...], "
+                "\"words\": {{name: [text ...]}}}} with the types string, number, boolean, null, "
+                "list and any");
+  };
+  static constexpr std::pair<std::string_view, bool Types::*> kTypes[] = {
+      {"string", &Types::string}, {"number", &Types::number}, {"boolean", &Types::boolean},
+      {"null", &Types::null},     {"list", &Types::list},     {"any", &Types::any}};
+  // Calls use(text) for each of a list of strings.
+  const auto each = [](const json::value& list, const auto& use) {
+    const json::array* items = list.if_array();
+    return items && std::ranges::all_of(*items, [&](const json::value& item) {
+             return item.is_string() && use(std::string_view(item.get_string()));
+           });
+  };
+  const auto read = [&](const json::value& list, Types& into) {
+    into = {};
+    return each(list, [&](std::string_view word) {
+      const auto* type =
+          std::ranges::find_if(kTypes, [&](const auto& one) { return one.first == word; });
+      if (type == std::end(kTypes)) return false;
+      into.*type->second = true;
+      return true;
+    });
+  };
+  const json::object* object = object_of(description);
+  if (!object) return wrong();
+  FieldReader reader;
+  for (const auto& [key, value] : *object) {
+    const json::object* members = object_of(value);
+    if (key == "others") {
+      if (!read(value, reader.others)) return wrong();
+    } else if (key == "named" && members) {
+      for (const auto& [name, types] : *members)
+        if (!read(types, reader.named[name])) return wrong();
+    } else if (key == "words" && members) {
+      for (const auto& [name, texts] : *members) {
+        std::vector<std::string>& words = reader.words[name];
+        const auto keep = [&](std::string_view text) { return words.emplace_back(text), true; };
+        if (!each(texts, keep)) return wrong();
+      }
+    } else {
+      return wrong();
+    }
+  }
+  return reader;
+}
 
 Result<Regular> SchemaGrammar::field_names(const FieldMarks& marks) {
   if (field_names_) return *field_names_;
@@ -55,14 +149,24 @@ Result<Regular> SchemaGrammar::field_texts(const FieldMarks& marks) {
   return field_texts_.emplace(std::move(texts));
 }
 
-// A string as it is, or other values as JSON. What any document may be is a string like any other.
-Result<Expr> SchemaGrammar::field_value(const PlanNode& node, const FieldMarks& marks) {
+// A string as it is, or other values as JSON. What any document may be is any text.
+Result<Expr> SchemaGrammar::field_value(const PlanNode& node, const FieldMarks& marks,
+                                        const FieldReader::Types& types,
+                                        std::span<const std::string> words) {
   STRATA_ASSIGN(const Regular open_text, field_texts(marks));
   if (node.any) return grammar_.regular(open_text);
+  const bool beside_strings = types.string && types.number && !types.any;
   std::vector<Expr> ways;
+  bool some = !node.arrays.empty() || !node.objects.empty();
+  const auto add = [&](Regular text) -> Status {
+    STRATA_ASSIGN(text, read_as_text(text, types, words));
+    some |= !text.is_nothing();
+    ways.push_back(grammar_.regular(std::move(text)));
+    return {};
+  };
   if (!node.strings.is_nothing()) {
     STRATA_ASSIGN(Regular text, both(node.strings, open_text));
-    ways.push_back(grammar_.regular(std::move(text)));
+    STRATA_TRY(add(std::move(text)));
   }
   for (const PlanNode::Lengths& it : node.long_strings) {
     std::optional<std::uint32_t> most;
@@ -77,9 +181,21 @@ Result<Expr> SchemaGrammar::field_value(const PlanNode& node, const FieldMarks& 
                   "field; use a smaller maxLength or none",
                   document_.place(*node.all.front().node), it.most.value_or(it.least));
     }
-    ways.push_back(grammar_.regular(*std::move(text)));
+    STRATA_TRY(add(*std::move(text)));
   }
-  if (!node.other_scalars.is_nothing()) ways.push_back(texts_.regular(node.other_scalars));
+  Regular scalars = node.other_scalars;
+  if (beside_strings && !scalars.is_nothing()) {
+    STRATA_ASSIGN(scalars, read_as_json(scalars));
+  }
+  if (!scalars.is_nothing()) ways.push_back(texts_.regular(scalars));
+  some |= !scalars.is_nothing();
+  if (!some) {
+    return fail(
+        ErrorCode::unsupported,
+        "{}: no value of it can be written as a field: strings that look like numbers, words "
+        "or lists need a 'type' that allows strings alone",
+        document_.place(*node.all.front().node));
+  }
   ways.push_back(arrays_and_objects(node));
   return grammar_.choice(ways);
 }
@@ -95,7 +211,15 @@ Result<Expr> SchemaGrammar::field(const ObjectPlan::Member& it, const FieldMarks
                 json::serialize(json::value(it.name.automaton().word.value_or("?"))),
                 marks.middle.front());
   }
-  STRATA_ASSIGN(const Expr value, field_value(plan_.node(it.value), marks));
+  const FieldReader::Types* types = &reader_->others;
+  std::span<const std::string> words;
+  if (const auto& word = it.name.automaton().word) {
+    if (const auto found = reader_->named.find(*word); found != reader_->named.end())
+      types = &found->second;
+    if (const auto found = reader_->words.find(*word); found != reader_->words.end())
+      words = found->second;
+  }
+  STRATA_ASSIGN(const Expr value, field_value(plan_.node(it.value), marks, *types, words));
   return grammar_.sequence({grammar_.literal(marks.open), grammar_.regular(std::move(name)),
                             grammar_.literal(marks.middle), value, grammar_.literal(marks.close)});
 }
@@ -128,7 +252,8 @@ Result<Expr> SchemaGrammar::fields_of(const ObjectPlan& it, const FieldMarks& ma
   return members(parts, rest, grammar_.empty());
 }
 
-Result<Expr> SchemaGrammar::fields(PlanId id, const FieldMarks& marks) {
+Result<Expr> SchemaGrammar::fields(PlanId id, const FieldMarks& marks, const FieldReader& reader) {
+  reader_ = &reader;
   const PlanNode& node = plan_.node(id);
   if (node.any) {
     ObjectPlan any;
@@ -146,14 +271,14 @@ Result<Expr> SchemaGrammar::fields(PlanId id, const FieldMarks& marks) {
 }
 
 Result<Expr> json_fields(Grammar& grammar, const json::value& schema, const FieldMarks& marks,
-                         const JsonSchemaOptions& options) {
+                         const FieldReader& reader, const JsonSchemaOptions& options) {
   if (marks.open.empty() || marks.middle.empty() || marks.close.empty())
     return fail(ErrorCode::invalid_argument, "the marks of a field must not be empty");
   STRATA_ASSIGN(SchemaDocument document, SchemaDocument::make(schema));
   Plan plan(document, options);
   STRATA_ASSIGN(const PlanId root, plan.make(schema));
   SchemaGrammar writer(grammar, plan, document, options);
-  STRATA_ASSIGN(const Expr out, writer.fields(root, marks));
+  STRATA_ASSIGN(const Expr out, writer.fields(root, marks, reader));
   writer.finish();
   if (!grammar.status()) return tl::unexpected(grammar.status().error());
   return out;
@@ -162,10 +287,11 @@ Result<Expr> json_fields(Grammar& grammar, const json::value& schema, const Fiel
 // Whether the schema can be enforced is tried on a grammar that is thrown away: what is left of a
 // failure would stay in this one.
 Result<Expr> json_fields_if_able(Grammar& grammar, const json::value& schema,
-                                 const FieldMarks& marks, const JsonSchemaOptions& options) {
+                                 const FieldMarks& marks, const FieldReader& reader,
+                                 const JsonSchemaOptions& options) {
   Grammar trial;
-  if (json_fields(trial, schema, marks, options))
-    return json_fields(grammar, schema, marks, options);
+  if (json_fields(trial, schema, marks, reader, options))
+    return json_fields(grammar, schema, marks, reader, options);
   STRATA_TRY(TimeLimit::check());
   STRATA_ASSIGN(const Regular names, readable_names(marks));
   STRATA_ASSIGN(Regular name, without(names, Regular::empty()));

@@ -7,7 +7,10 @@
 #pragma once
 
 #include <boost/json/value.hpp>
+#include <map>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "constrain/grammar.h"
@@ -37,11 +40,30 @@ Result<Grammar::Expr> json_object(Grammar& grammar, const JsonSchemaOptions& opt
 struct FieldMarks {
   std::string_view open, middle, close;
 };
+// As what the values of fields are read. A string is then only written if its reader takes it for
+// one: if the field is read as more than strings, it does not look like the others (a number,
+// true, True, null, None, a list, an object; for `any` also quoted text), or is one of the `words`,
+// which are strings all the same. And beside strings, numbers have no exponent and no zeros at
+// their end. A schema that leaves no value then is `unsupported`.
+struct FieldReader {
+  struct Types {
+    bool string = false, number = false, boolean = false, null = false, list = false;  // and object
+    bool any = false;
+  };
+  std::map<std::string, Types, std::less<>> named;
+  Types others{.any = true};
+  std::map<std::string, std::vector<std::string>, std::less<>> words;
+
+  // {"named": {NAME: [TYPE ...]}, "others": [TYPE ...], "words": {NAME: [TEXT ...]}}, all of it
+  // optional; a TYPE is string, number, boolean, null, list or any.
+  static Result<FieldReader> of(const boost::json::value& description);
+};
 Result<Grammar::Expr> json_fields(Grammar& grammar, const boost::json::value& schema,
-                                  const FieldMarks& marks, const JsonSchemaOptions& options = {});
+                                  const FieldMarks& marks, const FieldReader& reader,
+                                  const JsonSchemaOptions& options = {});
 // The same, or, of a schema that cannot be enforced, fields of any names and texts.
 Result<Grammar::Expr> json_fields_if_able(Grammar& grammar, const boost::json::value& schema,
-                                          const FieldMarks& marks,
+                                          const FieldMarks& marks, const FieldReader& reader,
                                           const JsonSchemaOptions& options = {});
 
 }  // namespace strata::constrain

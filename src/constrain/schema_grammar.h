@@ -59,7 +59,7 @@ class SchemaGrammar {
   // Writes the rules that values call; to be called last.
   void finish();
   // The members of the objects that are valid there, as fields.
-  Result<Grammar::Expr> fields(PlanId id, const FieldMarks& marks);
+  Result<Grammar::Expr> fields(PlanId id, const FieldMarks& marks, const FieldReader& reader);
   JsonTexts& texts() { return texts_; }
   // Members in their order with commas between them, or whatever else stands between.
   struct Part {
@@ -81,7 +81,9 @@ class SchemaGrammar {
   Grammar::Expr some_of(std::span<const Grammar::Expr> parts, Grammar::Expr between);
   std::string name(PlanId id) const;
   Result<Grammar::Expr> field(const ObjectPlan::Member& it, const FieldMarks& marks, bool listed);
-  Result<Grammar::Expr> field_value(const PlanNode& node, const FieldMarks& marks);
+  Result<Grammar::Expr> field_value(const PlanNode& node, const FieldMarks& marks,
+                                    const FieldReader::Types& types,
+                                    std::span<const std::string> words);
   Result<Regular> field_names(const FieldMarks& marks);
   Result<Regular> field_texts(const FieldMarks& marks);
   Result<Grammar::Expr> fields_of(const ObjectPlan& it, const FieldMarks& marks);
@@ -91,6 +93,7 @@ class SchemaGrammar {
   const SchemaDocument& document_;
   JsonTexts texts_;
   std::optional<Regular> field_names_, field_texts_;  // made when first needed
+  const FieldReader* reader_ = nullptr;               // of fields
   std::map<PlanId, Grammar::Rule> rules_;
   std::vector<PlanId> pending_;
 };

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/json_number.h"
+#include "chat/tool_types.h"
 #include "constrain/gbnf.h"
 #include "constrain/json_schema.h"
 #include "constrain/time_limit.h"
@@ -134,9 +135,36 @@ bool is_strict(const json::value& tool) {
   return strict != nullptr && strict->is_bool() && strict->get_bool();
 }
 
+// How the arguments of its calls are read (chat::argument_value()), for constrain::FieldReader.
+json::object reader_of(const json::value& tool) {
+  const auto types_of = [](const chat::ParameterType& type) {
+    json::array names;
+    for (const auto& [name, has] :
+         {std::pair{"any", type.any}, std::pair{"string", type.string},
+          std::pair{"number", type.number || type.integer}, std::pair{"boolean", type.boolean},
+          std::pair{"null", type.null}, std::pair{"list", type.array || type.object}})
+      if (has) names.emplace_back(name);
+    return names;
+  };
+  json::object named, words, reader;
+  chat::ToolTypes(json::array{tool})
+      .each(
+          name_of(tool),
+          [&](const std::string& name, const chat::ParameterType& type) {
+            named[name] = types_of(type);
+            if (type.string && !type.words.empty())
+              words[name] = json::array(type.words.begin(), type.words.end());
+          },
+          [&](const chat::ParameterType& type) { reader["others"] = types_of(type); });
+  reader["named"] = std::move(named);
+  reader["words"] = std::move(words);
+  return reader;
+}
+
 Status enforceable(const json::value& tool) {
   constrain::Grammar grammar;
-  const auto built = constrain::json_fields(grammar, schema_of(tool), kMarks);
+  STRATA_ASSIGN(const auto reader, constrain::FieldReader::of(reader_of(tool)));
+  const auto built = constrain::json_fields(grammar, schema_of(tool), kMarks, reader);
   return built ? grammar.status() : Status(tl::unexpected(built.error()));
 }
 
@@ -180,9 +208,9 @@ class CallRules {
   // Arguments by the schema; those of a tool that is not strict, and whose schema cannot be
   // enforced, by their form alone.
   static std::string fields(const json::value& tool) {
-    return fmt::format("{} {} {} {} {}", is_strict(tool) ? "%fields" : "%fields-if-able",
+    return fmt::format("{} {} {} {} {} {}", is_strict(tool) ? "%fields" : "%fields-if-able",
                        json_text(kMarks.open), json_text(kMarks.middle), json_text(kMarks.close),
-                       write_json(schema_of(tool)));
+                       write_json(schema_of(tool)), json::serialize(reader_of(tool)));
   }
 
   const ChatRequest& request_;

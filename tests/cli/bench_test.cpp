@@ -93,15 +93,15 @@ TEST_F(Bench, a_table_with_parts) {
 TEST_F(Bench, the_context_is_checked_before_anything_is_measured) {
   const std::string model = " -m " + converted() + " ";
   Outcome r = run("bench -p 600000" + model);
-  EXPECT_EQ(r.code, 1);
+  EXPECT_EQ(r.code, 2);
   EXPECT_THAT(r.error,
               HasSubstr("'prompt 600000' needs a context of 600000 tokens; the model has"));
   EXPECT_EQ(r.out, "");
   r = run("bench -p 4 -n 5 -d 1048575" + model);
-  EXPECT_EQ(r.code, 1);
+  EXPECT_EQ(r.code, 2);
   EXPECT_THAT(r.error, HasSubstr("'decode 5 after 1048575' needs a context of 1048580 tokens"));
   r = run("bench -p 0 -n 0" + model);
-  EXPECT_EQ(r.code, 1);
+  EXPECT_EQ(r.code, 2);
   EXPECT_THAT(r.error, HasSubstr("there is nothing to measure"));
   EXPECT_EQ(run("bench -b 65" + model).code, 2);
   EXPECT_EQ(run("bench --quiet nan" + model).code, 2);

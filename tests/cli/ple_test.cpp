@@ -67,7 +67,7 @@ TEST_F(Program, ple_claims_nothing_of_modes_that_do_not_read_the_disk) {
 }
 
 TEST_F(Program, ple_verify_never_counts_more_rows_than_there_are) {
-  const Outcome r = run("ple verify --rows 18446744073709551615 " + converted());
+  const Outcome r = run("ple verify --rows 9223372036854775807 " + converted());
   ASSERT_EQ(r.code, 0) << r.error;
   const std::string first = r.out.substr(0, r.out.find(" rows"));
   EXPECT_EQ(first.substr(0, first.find(" of ")), first.substr(first.find(" of ") + 4)) << r.out;

@@ -93,7 +93,8 @@ ws ::= | " " | "\n" [ \t]{0,20})g"},
     {"a call with fields",
      R"g(root ::= "<tool_call>\n<function=write>\n" %fields "<parameter=" ">\n" "\n</parameter>\n"
 {"type":"object","properties":{"path":{"type":"string"},"content":{"type":"string"},
-"mode":{"type":"integer"}},"required":["path","content"]} "</function>\n</tool_call>")g"},
+"mode":{"type":"integer"}},"required":["path","content"]}
+{"others":["string"],"named":{"mode":["number"]}} "</function>\n</tool_call>")g"},
     {"a string of up to 500 characters", R"g(root ::= %json {"type":"string","maxLength":500})g"},
     {"a string of up to 5,000", R"g(root ::= %json {"type":"string","maxLength":5000})g"},
     {"a string that contains a word", R"g(root ::= %json {"type":"string","pattern":"foo"})g"},

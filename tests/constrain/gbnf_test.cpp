@@ -153,7 +153,7 @@ TEST(Gbnf, FieldsIfAble) {
   const auto vocabulary = byte_vocabulary();
   const auto takes = [&](std::string_view schema, std::string_view text) {
     const auto compiled = compile_gbnf(
-        fmt::format("root ::= %fields-if-able \"\\n<p=\" \">\\n\" \"\\n</p>\" {}", schema),
+        fmt::format("root ::= %fields-if-able \"\\n<p=\" \">\\n\" \"\\n</p>\" {} {{}}", schema),
         vocabulary);
     EXPECT_TRUE(compiled) << compiled.error().message;
     return compiled && is_whole(Matcher(*compiled, {kByteEnd}), text);

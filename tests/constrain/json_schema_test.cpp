@@ -292,10 +292,14 @@ TEST(JsonSchema, AnyValueAndAnyObject) {
 class Fields : public testing::Test {
  protected:
   static constexpr FieldMarks kMarks{"<p=", ">\n", "\n</p>\n"};
-  static Result<SchemaDocuments> make(std::string_view schema) {
+  static Result<SchemaDocuments> make(
+      std::string_view schema,
+      std::string_view read = R"({"named": {"s": ["string"], "p": ["string"], "t": ["string"]}})") {
     const json::value parsed = *parse_json_exact(schema, "the schema");
+    STRATA_ASSIGN(const FieldReader reader,
+                  FieldReader::of(*parse_json_exact(read, "how fields are read")));
     Grammar grammar;
-    STRATA_ASSIGN(const Grammar::Expr root, json_fields(grammar, parsed, kMarks));
+    STRATA_ASSIGN(const Grammar::Expr root, json_fields(grammar, parsed, kMarks, reader));
     return SchemaDocuments::make(grammar, root);
   }
 };
@@ -312,6 +316,45 @@ TEST_F(Fields, StringsStandAsTheyAreAndTheRestIsJson) {
   EXPECT_FALSE(it->accepts("<p=s>\nx\n</p>\n<p=n>\nfive\n</p>\n"));
   EXPECT_FALSE(it->accepts("<p=s>\nx\n</p>\n<p=z>\n5\n</p>\n"));
   EXPECT_FALSE(it->accepts("<p=s>\na\n</p>\nb\n</p>\n"));
+}
+
+// What a reader would take for another value is not written; its words are.
+TEST_F(Fields, ValuesThatMayBeEitherAreWrittenAsTheyAreRead) {
+  const Result<SchemaDocuments> it = make(
+      R"({"type": "object", "properties": {
+          "u": {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 5},
+                          {"type": "string", "maxLength": 8}]},
+          "w": {"enum": ["7", 7, "x", null]}, "n": {"type": "number"},
+          "l": {"anyOf": [{"type": "string"}, {"type": "array"}]}}, "additionalProperties": false})",
+      R"({"named": {"n": ["number"], "u": ["string", "number"], "l": ["string", "list"],
+                    "w": ["string", "number", "null"]}, "words": {"w": ["7", "x"]}})");
+  ASSERT_TRUE(it) << it.error().message;
+  const auto takes = [&](std::string_view name, std::string_view value) {
+    return it->accepts(fmt::format("<p={}>\n{}\n</p>\n", name, value));
+  };
+  for (const char* value : {"1", "5", "abc", "007", "1.2.3", "-", "tru", "nul", "[a", "5 x", "true",
+                            "None", "[4]", "\"a\""})
+    EXPECT_TRUE(takes("u", value)) << value;
+  for (const char* value : {"6", "42", "5.5", "1e3", "-0", "4.0", " 42 "})
+    EXPECT_FALSE(takes("u", value)) << value;
+  for (const char* value : {"7", "x", "null"}) EXPECT_TRUE(takes("w", value)) << value;
+  EXPECT_FALSE(takes("w", "7.0"));
+  for (const char* value : {"4.0", "1e5", "-0.5"}) EXPECT_TRUE(takes("n", value)) << value;
+  EXPECT_TRUE(takes("l", "[1, \"a\"]"));
+  EXPECT_FALSE(takes("l", "[a]"));
+  EXPECT_TRUE(takes("l", "[a] b"));
+  EXPECT_TRUE(takes("l", "42"));
+}
+
+TEST_F(Fields, AValueThatCannotBeWrittenIsRefused) {
+  constexpr std::string_view schema =
+      R"({"type": "object", "properties": {"d": {"pattern": "^[1-9]$", "not": {"type": ["number",
+          "boolean", "null", "array", "object"]}}}, "required": ["d"]})";
+  const Result<SchemaDocuments> refused = make(schema);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
+  EXPECT_THAT(refused.error().message, testing::HasSubstr("properties/d"));
+  EXPECT_TRUE(make(schema, R"({"named": {"d": ["string"]}})"));
 }
 
 TEST_F(Fields, EnumsPatternsAndLengthsHoldForTheRawText) {

@@ -82,6 +82,29 @@ await checks.run('tool_choice of a name: exactly that call, streamed too', async
   }
 });
 
+// What a field holds is text: whether it is a string is the schema's business as much as the reader's.
+await checks.run('arguments that may be strings or something else are delivered as what was enforced', async () => {
+  const digits = { type: 'string', pattern: '^[0-9]{2}$' };
+  for (const s of [
+    { anyOf: [{ type: 'integer', minimum: 1, maximum: 3 }, digits] }, { type: ['string', 'integer'], pattern: '^[0-9]{2}$', maximum: 9 },
+    { if: { type: 'string' }, then: { pattern: '^[0-9]{2}$' }, else: { type: 'integer', minimum: 0, maximum: 9 } },
+    { anyOf: [{ type: 'string', pattern: '^\\[[0-9]\\]$' }, { type: 'array', items: { const: 'a' } }] },
+    { anyOf: [{ type: 'string', pattern: '^(tru|true)$' }, { const: false }] }, { type: ['integer', 'string'], maxLength: 8, maximum: 9 },
+    { not: { type: ['number', 'object', 'array', 'boolean', 'null'] }, pattern: '^[0-9]{1,3}$' },
+    { anyOf: [{ const: 'auto' }, { type: 'integer', minimum: 0, maximum: 9 }] }, { enum: ['x', 1e25] }, { enum: ['5', 7] },
+    { type: ['string', 'null'], pattern: '^[0-9]{5}$' }, { allOf: [digits] },
+  ]) {
+    const parameters = { type: 'object', properties: { s }, required: ['s'], additionalProperties: false };
+    for (let seed = 1; seed <= 4; ++seed) {
+      const { choices } = await client.chat.completions.create({
+        model: 'x', messages: ask('Call f with the number 42.'), tools: [tool('f', parameters, true)], tool_choice: 'required',
+        reasoning_effort: 'none', ...sampled(seed),
+      });
+      valid(parameters, JSON.parse(choices[0].message.tool_calls[0].function.arguments));
+    }
+  }
+});
+
 await checks.run('strict tools under auto: every call is valid', async () => {
   let calls = 0;
   for (let seed = 1; seed <= 20; ++seed) {
