@@ -571,15 +571,21 @@ def test_completion_in_bash(place):
     session.send(f"PATH={folder}:$PATH; cd {place.folder}; touch 'a model.gguf'; clear" + ENTER)
     session.send("source <(strata completion bash); echo re''ady" + ENTER)
     session.until("ready")
+    session.prompt("$")  # what is typed before would be shown twice
     session.send("strata insp" + TAB)
     session.until("$ strata inspect")
     session.send("a" + TAB)
     session.until("$ strata inspect a\\ model.gguf")
-    session.send(CTRL_U + "strata run --eff" + TAB + "lo" + TAB)
-    session.until("$ strata run --effort low")
-    session.send(CTRL_U + "strata ple ver" + TAB)
-    session.until("$ strata ple verify")
-    session.send(CTRL_U + "exit" + ENTER)
+    for typed, completed in ((["strata run --eff", "lo"], "$ strata run --effort low"),
+                             (["strata ple ver"], "$ strata ple verify")):
+        session.send(CTRL_U)
+        session.prompt("$")
+        for piece in typed:
+            session.send(piece + TAB)
+            session.until(piece if piece != typed[-1] else completed)
+    session.send(CTRL_U)
+    session.prompt("$")
+    session.send("exit" + ENTER)
     session.end()
 
 
