@@ -222,8 +222,14 @@ Status ConversationFolder::write(const SavedPoint& point) {
   {
     const std::lock_guard lock(catalog_.mutex);
     ConversationIndex& index = catalog_.index;
+    // A reader that found an older file of it gone or damaged may have taken it out meanwhile.
+    ConversationIndex::Point* added = index.find(id);
+    if (status && added == nullptr) {
+      auto again = index.add(id, point.tokens, ids);
+      again ? void(added = *again) : void(status = tl::unexpected(again.error()));
+    }
     if (status) {
-      index.set_stored(*index.find(id), point_file_bytes(options_.shape, point.tokens.size()),
+      index.set_stored(*added, point_file_bytes(options_.shape, point.tokens.size()),
                        calendar_now());
       ++catalog_.counters.saved;
     } else {
@@ -264,7 +270,8 @@ Status ConversationFolder::write_files(const SavedPoint& point, const std::vecto
     bool there = false;
     {
       const std::lock_guard lock(catalog_.mutex);
-      there = catalog_.index.page(ids[i])->there;
+      const auto* page = catalog_.index.page(ids[i]);  // a reader may have given it up meanwhile
+      there = page != nullptr && page->there;
     }
     if (there) {
       const auto found = files_.examine(path_of(file_name(ConversationFile::page, ids[i])));
