@@ -61,6 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (const auto root = json_schema(documents, *schema)) write(documents, *root, input);
   Grammar fields;
   const FieldMarks marks{"<p=", ">\n", "\n</p>\n"};
-  if (const auto root = json_fields(fields, *schema, marks, FieldReader())) write(fields, *root, input);
+  if (const auto root = json_fields(fields, *schema, marks, FieldReader()))
+    write(fields, *root, input);
   return 0;
 }
