@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/json.h"
+#include "base/json_number.h"
 #include "constrain/gbnf.h"
 #include "constrain/matcher.h"
 #include "tests/chat/parse.h"
@@ -147,31 +148,50 @@ std::string field_of(const std::string& text, const std::string& name) {
   return text.substr(from, text.find("\n</parameter>", from) - from);
 }
 
+// Calls that a random model writes where tool f is forced, and as what they are read.
+class ForcedCalls {
+ public:
+  struct Call {
+    std::string text;
+    json::object arguments;
+  };
+  ForcedCalls(std::string_view tool, std::uint64_t seed) : random_(seed) {
+    ChatRequest request;
+    request.conversation.tools = {json::parse(tool)};
+    EXPECT_TRUE(force_call(request, "f"));
+    grammar_ = writer().compile(answer_grammar(request, PromptEnd::thought, writer().tokenizer()));
+    options_.tools = request.conversation.tools;
+  }
+  Call next() {
+    const std::vector<TokenId> ids = writer().write(grammar_, random_);
+    Call call{writer().tokenizer().decode(ids), {}};
+    const auto answer = chat::parse(writer().tokenizer(), ids, options_, true);
+    EXPECT_EQ(answer.content, "") << call.text;
+    EXPECT_EQ(answer.message.tool_calls.size(), 1u) << call.text;
+    if (!answer.message.tool_calls.empty())
+      call.arguments = answer.message.tool_calls[0].arguments.as_object();
+    return call;
+  }
+
+ private:
+  decltype(writer().compile("")) grammar_;
+  chat::ParserOptions options_;
+  std::mt19937_64 random_;
+};
+
 TEST(AnswerForm, EnforcedArgumentsAreReadWhole) {
-  ChatRequest request;
-  request.conversation.tools = json::parse(R"([{"type": "function", "function": {
+  ForcedCalls calls(R"({"type": "function", "function": {
     "name": "f", "strict": true, "parameters": {"type": "object", "additionalProperties": false,
     "properties": {
       "list": {"type": "array", "items": {"type": "string"}},
       "map": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string", "maxLength": 900}}},
       "either": {"type": ["array", "string"], "items": {"type": "string"}},
       "any": {}},
-    "required": ["list", "map", "either", "any"]}}}])")
-                                   .as_array();
-  ASSERT_TRUE(force_call(request, "f"));
-  const auto grammar =
-      writer().compile(answer_grammar(request, PromptEnd::thought, writer().tokenizer()));
-  chat::ParserOptions options;
-  options.tools = request.conversation.tools;
-  std::mt19937_64 random(11);
+    "required": ["list", "map", "either", "any"]}}})",
+                    11);
   std::size_t marks = 0;
   for (int i = 0; i < 300; ++i) {
-    const std::vector<TokenId> ids = writer().write(grammar, random);
-    const std::string text = writer().tokenizer().decode(ids);
-    const auto answer = chat::parse(writer().tokenizer(), ids, options, true);
-    ASSERT_EQ(answer.message.tool_calls.size(), 1u) << text;
-    ASSERT_EQ(answer.content, "") << text;
-    const json::object& read = answer.message.tool_calls[0].arguments.as_object();
+    const auto [text, read] = calls.next();
     ASSERT_EQ(read.size(), 4u) << text;
     for (const char* name : {"list", "map"}) {
       const std::string value = field_of(text, name);
@@ -190,25 +210,41 @@ TEST(AnswerForm, EnforcedArgumentsAreReadWhole) {
   EXPECT_GT(marks, 50u);
 }
 
+// A value that may be of several types is delivered as the one that was enforced.
+TEST(AnswerForm, EnforcedArgumentsAreReadAsTheTypeTheyWereWrittenAs) {
+  ForcedCalls calls(R"({"type": "function", "function": {
+    "name": "f", "strict": true, "parameters": {"type": "object", "additionalProperties": false,
+    "properties": {
+      "number": {"anyOf": [{"type": "integer", "maximum": -7}, {"type": "string", "pattern": "^[0-9.]{1,3}$"}]},
+      "word": {"anyOf": [{"type": "string", "pattern": "^(true|tru|False|no)$"}, {"const": false}]},
+      "list": {"anyOf": [{"type": "string", "pattern": "^.?[0-9]\\]$"}, {"type": "array", "items": {"const": "a"}}]}},
+    "required": ["number", "word", "list"]}}})",
+                    17);
+  std::size_t others = 0;
+  for (int i = 0; i < 300; ++i) {
+    const auto [text, read] = calls.next();
+    ASSERT_EQ(read.size(), 3u) << text;
+    const json::value &number = read.at("number"), &word = read.at("word"), &list = read.at("list");
+    if (is_number(number))
+      EXPECT_EQ(number_text(number).front(), '-') << text;
+    else
+      EXPECT_TRUE(number.is_string()) << text;
+    EXPECT_TRUE(word.is_string() || word == json::value(false)) << text;
+    if (const json::array* items = list.if_array()) {
+      for (const json::value& item : *items) EXPECT_EQ(item, json::value("a")) << text;
+    }
+    others += is_number(number) + word.is_bool() + list.is_array();
+  }
+  EXPECT_GT(others, 50u);
+}
+
 // A schema that cannot be enforced leaves the form of a call, which must be read whole, too.
 TEST(AnswerForm, CallsWhoseSchemaCannotBeEnforcedAreReadWhole) {
-  ChatRequest request;
-  request.conversation.tools = json::parse(R"([{"type": "function", "function": {"name": "f",
-    "parameters": {"type": "object", "properties": {"a": {"type": "string", "pattern": "(x)\\1"}}}}}])")
-                                   .as_array();
-  ASSERT_TRUE(force_call(request, "f"));
-  const auto grammar =
-      writer().compile(answer_grammar(request, PromptEnd::thought, writer().tokenizer()));
-  chat::ParserOptions options;
-  options.tools = request.conversation.tools;
-  std::mt19937_64 random(13);
+  ForcedCalls calls(R"({"type": "function", "function": {"name": "f",
+    "parameters": {"type": "object", "properties": {"a": {"type": "string", "pattern": "(x)\\1"}}}}})",
+                    13);
   for (int i = 0; i < 300; ++i) {
-    const std::vector<TokenId> ids = writer().write(grammar, random);
-    const std::string text = writer().tokenizer().decode(ids);
-    const auto answer = chat::parse(writer().tokenizer(), ids, options, true);
-    ASSERT_EQ(answer.message.tool_calls.size(), 1u) << text;
-    ASSERT_EQ(answer.content, "") << text;
-    const auto& read = answer.message.tool_calls[0].arguments.as_object();
+    const auto [text, read] = calls.next();
     std::set<std::string> names;
     for (std::size_t at = 0; (at = text.find("\n<parameter=", at)) != text.npos; ++at) {
       const std::size_t begin = at + 12, middle = text.find(">\n", begin);
