@@ -36,8 +36,8 @@ Regular whole_number() {
   return any_of(Regular::literal("0"),
                 joined(one_of("123456789"), some(one_of("0123456789"), 0, {})));
 }
-Regular fraction(std::string_view digits) {
-  return joined(Regular::literal("."), some(one_of(digits), 1, {}));
+Regular fraction(std::string_view digits, std::optional<std::uint32_t> most = {}) {
+  return joined(Regular::literal("."), some(one_of(digits), 1, most));
 }
 Regular signed_number(const Regular& magnitude) {
   return joined(some(Regular::literal("-"), 0, 1), magnitude);
@@ -49,6 +49,7 @@ struct Digits {
   bool negative = false;
   std::string whole, fraction;
   bool zero() const { return whole.empty() && fraction.empty(); }
+  bool operator==(const Digits&) const = default;
 };
 
 Result<Digits> digits_of(std::string_view text) {
@@ -203,18 +204,26 @@ Result<Regular> json_number(const NumberBounds& bounds, const RegularLimits& lim
   // Without a bound a model could write zeros until its limit, as it could white space.
   const Regular zeros =
       joined(Regular::literal("."), some(Regular::literal("0"), 1, NumberBounds::kMostZeros));
-  const Regular behind = !integer       ? fraction("0123456789")
+  std::optional<Digits> least, most;
+  if (bounds.least) {
+    STRATA_ASSIGN(least, digits_of(*bounds.least));
+  }
+  if (bounds.most) {
+    STRATA_ASSIGN(most, digits_of(*bounds.most));
+  }
+  std::optional<std::uint32_t> digits;  // behind the point
+  if (least && least == most)
+    digits = static_cast<std::uint32_t>(least->fraction.size()) + NumberBounds::kMostZeros;
+  const Regular behind = !integer       ? fraction("0123456789", digits)
                          : bounds.zeros ? zeros
                                         : Regular::empty();
   const Regular after = bounds.fraction ? behind : some(behind, 0, 1);
   Regular result = signed_number(joined(whole, after));
-  if (bounds.least) {
-    STRATA_ASSIGN(const Digits least, digits_of(*bounds.least));
-    STRATA_ASSIGN(result, both(result, compared(least, true, bounds.above_least), budget));
+  if (least) {
+    STRATA_ASSIGN(result, both(result, compared(*least, true, bounds.above_least), budget));
   }
-  if (bounds.most) {
-    STRATA_ASSIGN(const Digits most, digits_of(*bounds.most));
-    STRATA_ASSIGN(result, both(result, compared(most, false, bounds.below_most), budget));
+  if (most) {
+    STRATA_ASSIGN(result, both(result, compared(*most, false, bounds.below_most), budget));
   }
   return result;
 }

@@ -95,7 +95,8 @@ struct NumberBounds {
   bool above_least = false, below_most = false;  // the bound itself is excluded
   bool integer = false;
   static constexpr std::uint32_t kMostZeros = 16;
-  bool zeros = false;     // an integer may have a fraction of at most so many zeros, as in 1.0
+  bool zeros = false;     // an integer may have a fraction of at most so many zeros, as in 1.0;
+                          // a constant (`least` is `most`) so many behind its digits
   bool fraction = false;  // there are digits behind a point, whatever they are
   std::optional<std::uint64_t> multiple_of;  // of integers; at most 10'000
 };

@@ -130,5 +130,15 @@ TEST(SchemaNumbers, LimitsNameThePlace) {
   expect(R"({"const":)" + std::string(2'000, '7') + "}", {std::string(2'000, '7').c_str()}, {"7"});
 }
 
+// Who writes a constant comes to its end.
+TEST(SchemaNumbers, ZerosBehindAConstantAreBounded) {
+  const SchemaDocuments it =
+      *SchemaDocuments::make(*parse_json_exact(R"({"enum":[0.1,-2.5]})", "s"));
+  for (const std::string number : {"0.1", "-2.5"}) {
+    EXPECT_TRUE(it.accepts(number + std::string(16, '0'))) << number;
+    EXPECT_FALSE(it.accepts(number + std::string(17, '0'))) << number;
+  }
+}
+
 }  // namespace
 }  // namespace strata::constrain
