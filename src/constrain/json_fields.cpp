@@ -79,10 +79,19 @@ Result<Regular> read_as_text(const Regular& strings, const FieldReader::Types& t
   return either(texts);
 }
 // Those of `scalars`, JSON, that are read as JSON.
-Result<Regular> read_as_json(const Regular& scalars) {
-  STRATA_ASSIGN(const Regular plain, plain_numbers());
-  STRATA_ASSIGN(const Regular others, without(json_number(), plain));
-  return without(scalars, others);
+Result<Regular> read_as_json(const Regular& scalars, const FieldReader::Types& types,
+                             std::span<const std::string> words) {
+  std::vector<Regular> texts;
+  if (types.string && types.number && !types.any) {
+    STRATA_ASSIGN(const Regular plain, plain_numbers());
+    STRATA_ASSIGN(Regular others, without(json_number(), plain));
+    texts.push_back(std::move(others));
+  }
+  for (const std::string& word : words)
+    if (scalars.accepts(word)) texts.push_back(Regular::literal(word));
+  if (texts.empty()) return scalars;
+  STRATA_ASSIGN(const Regular strings, either(texts));
+  return without(scalars, strings);
 }
 
 }  // namespace
@@ -150,14 +159,18 @@ Result<Regular> SchemaGrammar::field_texts(const FieldMarks& marks) {
 }
 
 // A string as it is, or other values as JSON. What any document may be is any text.
-Result<Expr> SchemaGrammar::field_value(const PlanNode& node, const FieldMarks& marks,
-                                        const FieldReader::Types& types,
-                                        std::span<const std::string> words) {
+Result<std::optional<Expr>> SchemaGrammar::field_value(const PlanNode& node,
+                                                       const FieldMarks& marks,
+                                                       const FieldReader::Types& types,
+                                                       std::span<const std::string> words) {
   STRATA_ASSIGN(const Regular open_text, field_texts(marks));
-  if (node.any) return grammar_.regular(open_text);
-  const bool beside_strings = types.string && types.number && !types.any;
+  if (node.any) return std::optional(grammar_.regular(open_text));
   std::vector<Expr> ways;
-  bool some = !node.arrays.empty() || !node.objects.empty();
+  // Of the words that look like lists, none may be read as a string where a list is meant.
+  const bool lists = std::ranges::none_of(words, [](const std::string& word) {
+    return word.starts_with('[') || word.starts_with('{');
+  });
+  bool some = lists && (!node.arrays.empty() || !node.objects.empty());
   const auto add = [&](Regular text) -> Status {
     STRATA_ASSIGN(text, read_as_text(text, types, words));
     some |= !text.is_nothing();
@@ -183,25 +196,26 @@ Result<Expr> SchemaGrammar::field_value(const PlanNode& node, const FieldMarks& 
     }
     STRATA_TRY(add(*std::move(text)));
   }
-  Regular scalars = node.other_scalars;
-  if (beside_strings && !scalars.is_nothing()) {
-    STRATA_ASSIGN(scalars, read_as_json(scalars));
+  if (!node.other_scalars.is_nothing()) {
+    STRATA_ASSIGN(const Regular scalars, read_as_json(node.other_scalars, types, words));
+    some |= !scalars.is_nothing();
+    if (!scalars.is_nothing()) ways.push_back(texts_.regular(scalars));
   }
-  if (!scalars.is_nothing()) ways.push_back(texts_.regular(scalars));
-  some |= !scalars.is_nothing();
   if (!some) {
-    return fail(
-        ErrorCode::unsupported,
-        "{}: no value of it can be written as a field: strings that look like numbers, words "
-        "or lists need a 'type' that allows strings alone",
-        document_.place(*node.all.front().node));
+    unwritable_ =
+        Error{ErrorCode::unsupported,
+              fmt::format("{}: no value of it can be written as a field: strings that look like "
+                          "numbers, true, null or lists need a 'type' that allows strings alone",
+                          document_.place(*node.all.front().node))};
+    return std::optional<Expr>();
   }
-  ways.push_back(arrays_and_objects(node));
-  return grammar_.choice(ways);
+  if (lists) ways.push_back(arrays_and_objects(node));
+  return std::optional(grammar_.choice(ways));
 }
 
-Result<Expr> SchemaGrammar::field(const ObjectPlan::Member& it, const FieldMarks& marks,
-                                  bool listed) {
+// Absent where no value can be written.
+Result<std::optional<Expr>> SchemaGrammar::field(const ObjectPlan::Member& it,
+                                                 const FieldMarks& marks, bool listed) {
   STRATA_ASSIGN(const Regular names, field_names(marks));
   STRATA_ASSIGN(Regular name, both(it.name, names));
   if (listed && name.is_nothing()) {
@@ -219,37 +233,46 @@ Result<Expr> SchemaGrammar::field(const ObjectPlan::Member& it, const FieldMarks
     if (const auto found = reader_->words.find(*word); found != reader_->words.end())
       words = found->second;
   }
-  STRATA_ASSIGN(const Expr value, field_value(plan_.node(it.value), marks, *types, words));
-  return grammar_.sequence({grammar_.literal(marks.open), grammar_.regular(std::move(name)),
-                            grammar_.literal(marks.middle), value, grammar_.literal(marks.close)});
+  STRATA_ASSIGN(const std::optional<Expr> value,
+                field_value(plan_.node(it.value), marks, *types, words));
+  if (!value) return std::optional<Expr>();
+  return std::optional(
+      grammar_.sequence({grammar_.literal(marks.open), grammar_.regular(std::move(name)),
+                         grammar_.literal(marks.middle), *value, grammar_.literal(marks.close)}));
 }
 
-Result<Expr> SchemaGrammar::fields_of(const ObjectPlan& it, const FieldMarks& marks) {
+// Absent where a value that must be there cannot be written.
+Result<std::optional<Expr>> SchemaGrammar::fields_of(const ObjectPlan& it,
+                                                     const FieldMarks& marks) {
   std::vector<Part> parts;
   std::vector<Expr> others;
   for (const ObjectPlan::Member& part : it.members) {
     Expr text = grammar_.nothing();  // a choice without alternatives: left out where it may be
     if (plan_.node(part.value).productive) {
-      STRATA_ASSIGN(text, field(part, marks, true));
+      STRATA_ASSIGN(const std::optional<Expr> written, field(part, marks, true));
+      if (!written && (part.required || it.machine)) return std::optional<Expr>();
+      if (written) text = *written;
     }
     parts.push_back({text, part.required});
   }
   for (const ObjectPlan::Member& part : it.others) {
     Expr text = grammar_.nothing();
     if (plan_.node(part.value).productive) {
-      STRATA_ASSIGN(text, field(part, marks, false));
+      STRATA_ASSIGN(const std::optional<Expr> written, field(part, marks, false));
+      if (!written && it.machine) return std::optional<Expr>();
+      if (written) text = *written;
     }
     others.push_back(text);
   }
   if (it.machine) {
-    return machine(*it.machine, grammar_.empty(), [&](const Machine::Edge& edge) {
+    return std::optional(machine(*it.machine, grammar_.empty(), [&](const Machine::Edge& edge) {
       const bool listed = edge.key < parts.size();
       return listed ? parts[edge.key].text : others[edge.key - parts.size()];
-    });
+    }));
   }
   const std::optional<Expr> rest =
       others.empty() ? std::nullopt : std::optional(grammar_.choice(others));
-  return members(parts, rest, grammar_.empty());
+  return std::optional(members(parts, rest, grammar_.empty()));
 }
 
 Result<Expr> SchemaGrammar::fields(PlanId id, const FieldMarks& marks, const FieldReader& reader) {
@@ -258,14 +281,16 @@ Result<Expr> SchemaGrammar::fields(PlanId id, const FieldMarks& marks, const Fie
   if (node.any) {
     ObjectPlan any;
     any.others.push_back({Regular::text(), Regular(), id, false});
-    return fields_of(any, marks);
+    STRATA_ASSIGN(const std::optional<Expr> way, fields_of(any, marks));
+    return way.value_or(grammar_.empty());
   }
   std::vector<Expr> ways;
   for (const ObjectPlan& it : node.objects) {
     if (!plan_.ends(it)) continue;
-    STRATA_ASSIGN(const Expr way, fields_of(it, marks));
-    ways.push_back(way);
+    STRATA_ASSIGN(const std::optional<Expr> way, fields_of(it, marks));
+    if (way) ways.push_back(*way);
   }
+  if (ways.empty() && unwritable_) return tl::unexpected(*unwritable_);
   if (ways.empty()) return fail(ErrorCode::invalid_argument, "#: the schema allows no object");
   return grammar_.choice(ways);
 }

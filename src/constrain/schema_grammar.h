@@ -80,19 +80,21 @@ class SchemaGrammar {
   Grammar::Expr member(const Regular& key, PlanId value);
   Grammar::Expr some_of(std::span<const Grammar::Expr> parts, Grammar::Expr between);
   std::string name(PlanId id) const;
-  Result<Grammar::Expr> field(const ObjectPlan::Member& it, const FieldMarks& marks, bool listed);
-  Result<Grammar::Expr> field_value(const PlanNode& node, const FieldMarks& marks,
-                                    const FieldReader::Types& types,
-                                    std::span<const std::string> words);
+  Result<std::optional<Grammar::Expr>> field(const ObjectPlan::Member& it, const FieldMarks& marks,
+                                             bool listed);
+  Result<std::optional<Grammar::Expr>> field_value(const PlanNode& node, const FieldMarks& marks,
+                                                   const FieldReader::Types& types,
+                                                   std::span<const std::string> words);
   Result<Regular> field_names(const FieldMarks& marks);
   Result<Regular> field_texts(const FieldMarks& marks);
-  Result<Grammar::Expr> fields_of(const ObjectPlan& it, const FieldMarks& marks);
+  Result<std::optional<Grammar::Expr>> fields_of(const ObjectPlan& it, const FieldMarks& marks);
 
   Grammar& grammar_;
   const Plan& plan_;
   const SchemaDocument& document_;
   JsonTexts texts_;
   std::optional<Regular> field_names_, field_texts_;  // made when first needed
+  std::optional<Error> unwritable_;                   // a value that no field can hold
   const FieldReader* reader_ = nullptr;               // of fields
   std::map<PlanId, Grammar::Rule> rules_;
   std::vector<PlanId> pending_;

@@ -346,6 +346,28 @@ TEST_F(Fields, ValuesThatMayBeEitherAreWrittenAsTheyAreRead) {
   EXPECT_TRUE(takes("l", "42"));
 }
 
+// A word is read as a string even where another alternative means the value it looks like.
+TEST_F(Fields, WhatIsReadAsAWordIsNotWrittenAsAValue) {
+  const Result<SchemaDocuments> it = make(
+      R"({"type": "object", "required": ["k", "v"], "anyOf": [
+          {"properties": {"k": {"const": "n"}, "v": {"type": "integer", "minimum": 1, "maximum": 3}},
+           "required": ["k", "v"], "additionalProperties": false},
+          {"properties": {"k": {"const": "t"}, "v": {"enum": ["1", "[]"]}},
+           "required": ["k", "v"], "additionalProperties": false},
+          {"properties": {"k": {"const": "l"}, "v": {"type": "array"}},
+           "required": ["k", "v"], "additionalProperties": false}]})",
+      R"({"named": {"k": ["string"], "v": ["string", "number", "list"]}, "words": {"v": ["1", "[]"]}})");
+  ASSERT_TRUE(it) << it.error().message;
+  const auto takes = [&](std::string_view kind, std::string_view value) {
+    return it->accepts(fmt::format("<p=k>\n{}\n</p>\n<p=v>\n{}\n</p>\n", kind, value));
+  };
+  EXPECT_TRUE(takes("n", "2"));
+  EXPECT_FALSE(takes("n", "1"));
+  EXPECT_TRUE(takes("t", "1"));
+  EXPECT_TRUE(takes("t", "[]"));
+  EXPECT_FALSE(takes("l", "[]"));
+}
+
 TEST_F(Fields, AValueThatCannotBeWrittenIsRefused) {
   constexpr std::string_view schema =
       R"({"type": "object", "properties": {"d": {"pattern": "^[1-9]$", "not": {"type": ["number",
