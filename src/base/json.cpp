@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "base/decimal.h"
+#include "base/json_names.h"
 #include "base/json_number.h"
 
 namespace strata {
@@ -99,14 +100,38 @@ Result<std::optional<T>> find_as(const json::object& object, std::string_view ke
   return held;
 }
 
+// The parser takes exponents of 32 bits only: the number that holds the byte, and where it begins.
+tl::unexpected<Error> exponent_failure(std::string_view text, std::size_t at,
+                                       const JsonSource& source) {
+  constexpr std::string_view kParts = "0123456789+-.eE";
+  constexpr std::size_t kMostShown = 60;
+  const std::size_t before = text.substr(0, at).find_last_not_of(kParts);
+  const std::size_t begin = before == text.npos ? 0 : before + 1;
+  const std::string_view number =
+      text.substr(begin, std::min(text.find_first_not_of(kParts, begin), text.size()) - begin);
+  return fail(source.code, "{} has a number whose exponent is beyond {}: {}{} at byte {} ({})",
+              source.name, INT32_MAX, number.substr(0, kMostShown),
+              number.size() > kMostShown ? "..." : "", begin, json_place(text, begin));
+}
+
 tl::unexpected<Error> syntax_failure(std::string_view text, std::size_t at,
-                                     const std::string& message, const JsonSource& source) {
+                                     const json::error_code& code, const JsonSource& source) {
   at = std::min(at, text.size());
-  const std::string_view before = text.substr(0, at);
-  const auto lines = std::count(before.begin(), before.end(), '\n');
-  const std::size_t line_start = before.rfind('\n') == before.npos ? 0 : before.rfind('\n') + 1;
-  return fail(source.code, "{} is no valid JSON: {} at byte {} (line {}, column {})", source.name,
-              message, at, lines + 1, at - line_start + 1);
+  if (code == json::error::exponent_overflow) return exponent_failure(text, at, source);
+  return fail(source.code, "{} is no valid JSON: {} at byte {} ({})", source.name, code.message(),
+              at, json_place(text, at));
+}
+
+// Members of all objects inside, where a name that an object has twice counts once.
+std::size_t members_in(const json::value& value) {
+  std::size_t count = 0;
+  if (const auto* array = value.if_array()) {
+    for (const json::value& item : *array) count += members_in(item);
+  } else if (const auto* object = object_of(value)) {
+    count = object->size();
+    for (const auto& member : *object) count += members_in(member.value());
+  }
+  return count;
 }
 
 // What boost::json::parser does with what it reads, but for numbers, of which this sees the text.
@@ -119,13 +144,17 @@ class Values {
 
   explicit Values(bool exact) : exact_(exact) { stack_.reset(); }
   json::value release() { return stack_.release(); }
+  std::size_t members() const { return members_; }  // as they are written
 
   using Code = json::error_code;
   using Text = json::string_view;
   bool on_document_begin(Code&) { return true; }
   bool on_document_end(Code&) { return true; }
   bool on_object_begin(Code&) { return true; }
-  bool on_object_end(std::size_t members, Code&) { return stack_.push_object(members), true; }
+  bool on_object_end(std::size_t members, Code&) {
+    members_ += members;
+    return stack_.push_object(members), true;
+  }
   bool on_array_begin(Code&) { return true; }
   bool on_array_end(std::size_t items, Code&) { return stack_.push_array(items), true; }
   bool on_key_part(Text text, std::size_t, Code&) { return stack_.push_chars(text), true; }
@@ -151,15 +180,21 @@ class Values {
  private:
   json::value_stack stack_;
   bool exact_;
+  std::size_t members_ = 0;
+};
+
+struct Reading {
+  bool exact = false;  // numbers keep their text
+  bool once = false;   // each name stands once in its object
 };
 
 Result<json::value> parse(std::string_view text, const JsonSource& source, std::size_t depth,
-                          bool exact) {
+                          Reading how) {
   // The parser reports values that exceed its own limits by throwing.
   try {
     json::parse_options options;
     options.max_depth = depth;
-    json::basic_parser<Values> parser(options, exact);
+    json::basic_parser<Values> parser(options, how.exact);
     json::error_code code;
     std::size_t consumed = parser.write_some(false, text.data(), text.size(), code);
     if (!code && consumed < text.size()) code = json::error::extra_data;
@@ -167,8 +202,12 @@ Result<json::value> parse(std::string_view text, const JsonSource& source, std::
       return fail(source.code, "{} is nested deeper than {} levels of objects and arrays",
                   source.name, depth);
     }
-    if (code) return syntax_failure(text, consumed, code.message(), source);
-    return parser.handler().release();
+    if (code) return syntax_failure(text, consumed, code, source);
+    json::value value = parser.handler().release();
+    // Which name it is takes time that only wrong texts need.
+    if (how.once && members_in(value) != parser.handler().members())
+      STRATA_TRY(check_names(text, source));
+    return value;
   } catch (const std::exception& caught) {
     return fail(ErrorCode::exhausted, "{} is too large to parse: {}", source.name, caught.what());
   }
@@ -177,11 +216,21 @@ Result<json::value> parse(std::string_view text, const JsonSource& source, std::
 }  // namespace
 
 Result<json::value> parse_json(std::string_view text, JsonSource source, std::size_t depth) {
-  return parse(text, source, depth, false);
+  return parse(text, source, depth, {});
+}
+
+Result<json::value> parse_written_json(std::string_view text, JsonSource source,
+                                       std::size_t depth) {
+  return parse(text, source, depth, {.once = true});
 }
 
 Result<json::value> parse_json_exact(std::string_view text, JsonSource source, std::size_t depth) {
-  return parse(text, source, depth, true);
+  return parse(text, source, depth, {.exact = true});
+}
+
+Result<json::value> parse_written_json_exact(std::string_view text, JsonSource source,
+                                             std::size_t depth) {
+  return parse(text, source, depth, {.exact = true, .once = true});
 }
 
 Result<const json::object*> json_object(const json::value& value, JsonSource source) {

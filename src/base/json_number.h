@@ -20,6 +20,9 @@ namespace strata {
 // As parse_json(); doubles are the nearest ones.
 Result<boost::json::value> parse_json_exact(std::string_view text, JsonSource source,
                                             std::size_t depth = kJsonDepth);
+// The same for what people and clients write, as parse_written_json().
+Result<boost::json::value> parse_written_json_exact(std::string_view text, JsonSource source,
+                                                    std::size_t depth = kJsonDepth);
 
 // The text of a long number; absent for every other value.
 std::optional<std::string_view> long_number(const boost::json::value& value);

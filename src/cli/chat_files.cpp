@@ -66,7 +66,7 @@ Status save_chat(const Talk& talk, const std::string& path) {
 Status load_chat(Talk& talk, const std::string& path) {
   STRATA_ASSIGN(const std::string text, real_files().read_text(path, kMostBytes));
   const std::string name = fmt::format("'{}'", path);
-  STRATA_ASSIGN(const json::value value, parse_json_exact(text, name));
+  STRATA_ASSIGN(const json::value value, parse_written_json_exact(text, name));
   STRATA_ASSIGN(const json::object* object, json_object(value, name));
   const json::value* version = object->if_contains("strata_chat");
   const json::value* messages = object->if_contains("messages");

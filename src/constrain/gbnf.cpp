@@ -456,8 +456,8 @@ class Parser {
       }
     }
     at_ = std::min(at_, text_.size());
-    Result<boost::json::value> value =
-        parse_json_exact(text_.substr(begin, at_ - begin), "the JSON behind it", kMaxSchemaDepth);
+    Result<boost::json::value> value = parse_written_json_exact(
+        text_.substr(begin, at_ - begin), "the JSON behind it", kMaxSchemaDepth);
     if (value) return value;
     at_ = begin;
     return error("{}", value.error().message);

@@ -215,7 +215,7 @@ std::string path_in(const std::string& folder, std::string_view name) {
 
 Result<object> read_json_object(FileSystem& files, const std::string& path) {
   STRATA_ASSIGN(const std::string text, files.read_text(path, 1u << 28));
-  STRATA_ASSIGN(boost::json::value parsed, parse_json(text, {path, ErrorCode::corrupt}));
+  STRATA_ASSIGN(boost::json::value parsed, parse_written_json(text, {path, ErrorCode::corrupt}));
   if (!parsed.is_object()) return fail(ErrorCode::corrupt, "{}: not a JSON object", path);
   return std::move(parsed.get_object());
 }

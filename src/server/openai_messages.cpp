@@ -15,8 +15,10 @@ namespace {
 Answer<json::array> as_array(const json::value& value, const std::string& place) {
   if (const auto* array = value.if_array()) return *array;
   if (const auto* text = value.if_string()) {
-    auto decoded = parse_json_exact(view(*text), place);
+    auto decoded = parse_written_json_exact(view(*text), fmt::format("'{}'", place));
     if (decoded && decoded->is_array()) return std::move(decoded->get_array());
+    if (!decoded && text->starts_with('['))
+      return refuse(400, place, "{}", decoded.error().message);
   }
   return refuse(400, place, "'{}' must be an array of objects", place);
 }

@@ -64,7 +64,7 @@ const json::value* given(const json::object& object, std::string_view key) {
 }
 
 Answer<json::object> parse_body(std::string_view text) {
-  auto parsed = parse_json_exact(text, kBody);
+  auto parsed = parse_written_json_exact(text, kBody);
   if (!parsed) return wrong_field(parsed.error(), "");
   auto* object = object_of(*parsed);
   if (object == nullptr) return refuse(400, "", "the request body must be a JSON object");

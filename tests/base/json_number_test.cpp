@@ -89,6 +89,16 @@ TEST(JsonNumber, WritesWhatBoostReads) {
   EXPECT_EQ(write_json(json::object{{"a", 1}}), "{\"a\":1}");
 }
 
+// A long number is no object, whose names would be counted.
+TEST(JsonNumber, NamesStandOnceInWhatIsWritten) {
+  for (const char* text :
+       {R"([{"a":1e400,"b":[1e400,{"a":1e400}]},18446744073709551616])", "1e400"})
+    EXPECT_EQ(write_json(*parse_written_json_exact(text, "it")), text);
+  EXPECT_EQ(parse_written_json_exact(R"({"a":1e400,"a":1e400})", "it").error().message,
+            "it has 'a' twice in one object: at line 1, column 2 and at line 1, column 12");
+  EXPECT_TRUE(parse_json_exact(R"({"a":1e400,"a":1e400})", "it"));
+}
+
 TEST(JsonNumber, ErrorsAreThoseOfOtherJson) {
   for (const char* text : {"{\n  \"a\": ]\n}", "[1, 2", "{} x", "", "01", "1.", "-", "1e", "+1"})
     EXPECT_EQ(parse_json_exact(text, "it").error().message, parse_json(text, "it").error().message);

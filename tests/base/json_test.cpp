@@ -67,6 +67,39 @@ TEST(Json, WhatPeopleWriteHasNoNameTwice) {
   EXPECT_THAT(parse_written_json("{\"a\":1", "it").error().message, HasSubstr("no valid JSON"));
 }
 
+// A long name is cut where a character ends.
+TEST(Json, ALongNameIsQuotedByItsBeginning) {
+  std::string name(99, 'a');
+  name += "é and more";
+  EXPECT_EQ(
+      parse_written_json(fmt::format(R"({{"{}":1,"{}":1}})", name, name), "it").error().message,
+      fmt::format("it has '{}...' twice in one object: at line 1, column 2 and at line 1, "
+                  "column {}",
+                  name.substr(0, 99), name.size() + 7));
+}
+
+TEST(Json, ManyObjectsAndNames) {
+  std::string text = "[";
+  for (int i = 0; i < 3000; ++i)
+    text += fmt::format(R"({{"a{0}":{{"a{0}":[{{}},{{"b":null}}]}},"b":1}},)", i);
+  for (int i = 0; i < 3000; ++i) text += fmt::format(R"({}"n{}":0)", i == 0 ? '{' : ',', i);
+  EXPECT_TRUE(parse_written_json(text + "}]", "it"));
+  EXPECT_THAT(parse_written_json(text + R"(,"n17":0}])", "it").error().message,
+              HasSubstr("has 'n17' twice"));
+}
+
+// Valid JSON that the parser does not take.
+TEST(Json, AnExponentBeyondItsLimitIsNamed) {
+  EXPECT_EQ(parse_json("{\n \"a\": [-1.5e99999999999]}", "the request body").error().message,
+            "the request body has a number whose exponent is beyond 2147483647: -1.5e99999999999 "
+            "at byte 9 (line 2, column 8)");
+  EXPECT_THAT(parse_json("1E-2147483648", "it").error().message,
+              HasSubstr(": 1E-2147483648 at byte 0 (line 1, column 1)"));
+  EXPECT_THAT(parse_json("[7, 1e" + std::string(1000, '9') + " ]", "it").error().message,
+              HasSubstr(": 1e" + std::string(58, '9') + "... at byte 4"));
+  EXPECT_TRUE(parse_json("1e2147483647", "it"));
+}
+
 TEST(Json, RefusesWhatIsNoUnicode) {
   EXPECT_FALSE(parse_json("\"\xc3\"", "it"));
   EXPECT_FALSE(parse_json("\"\xff\"", "it"));

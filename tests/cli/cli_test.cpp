@@ -269,6 +269,28 @@ TEST_F(Program, a_plan_refuses_what_could_not_be) {
   }
 }
 
+TEST_F(Program, a_saved_conversation_with_a_name_twice_is_refused) {
+  const std::string saved = (folder / "saved.json").string();
+  const auto load = [&](const std::string& text) {
+    std::ofstream(saved) << text;
+    std::ofstream(folder / "lines") << "/load " << saved << "\n";
+    const int status =
+        std::system(fmt::format("'{}' chat --no-progress <'{}' >'{}' 2>'{}'", STRATA_PROGRAM,
+                                (folder / "lines").string(), (folder / "out").string(),
+                                (folder / "error").string())
+                        .c_str());
+    return Outcome{WEXITSTATUS(status), slurp(folder / "out"), slurp(folder / "error")};
+  };
+  const Outcome twice =
+      load(R"({"strata_chat": 1, "messages": [{"role": "user", "content": "a", "role": "user"}]})");
+  EXPECT_EQ(twice.code, 1);
+  EXPECT_THAT(twice.error, HasSubstr("saved.json' has 'role' twice in one object: at line 1, "));
+  const Outcome once =
+      load(R"({"strata_chat": 1, "messages": [{"role": "user", "content": "a"}]})");
+  EXPECT_EQ(once.code, 0) << once.error;
+  EXPECT_EQ(once.out, "1 messages\n");
+}
+
 // A limit of the shell is an error with a hint, and leaves no half of a file.
 TEST_F(Program, a_limit_of_file_sizes_is_told) {
   const std::string model = (folder / "limited.gguf").string();

@@ -135,6 +135,9 @@ const Wrong kWrong[] = {
      "grammar, line 1, column 10: '%xml' is not one of %json %object %value "
      "%fields %fields-if-able %regex %until %grammar"},
     {"root ::= %until \"\"", "grammar, line 1, column 19: the text behind %until is empty"},
+    {R"(root ::= %json {"const": 1, "const": 2})",
+     "grammar, line 1, column 16: the JSON behind it has 'const' twice in one object: at line 1, "
+     "column 2 and at line 1, column 14"},
     {"root ::= %regex 5",
      "grammar, line 1, column 18: a JSON string in quotes is expected before this"},
 };

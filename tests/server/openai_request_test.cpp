@@ -180,13 +180,13 @@ TEST(OpenAiRequest, RefusesByName) {
       {R"("tools":[{"name":"f<"}])", "tools[0]"},
       {R"("tools":[{"name":" f"}])", "tools[0]"},
       {R"("tools":[{"type":"web_search"}])", "tools[0]"},
-      {R"("model":5)", "model"},
   };
   for (const auto& [members, param] : table) {
     const ApiError error = refused(with(members));
     EXPECT_EQ(error.param, param) << members << ": " << error.message;
     EXPECT_FALSE(error.message.empty());
   }
+  EXPECT_EQ(refused(R"({"model":5,"messages":[]})").param, "model");
 }
 
 TEST(OpenAiRequest, RefusesMalformedMessages) {
@@ -224,6 +224,30 @@ TEST(OpenAiRequest, NamesThePositionOfASyntaxError) {
   EXPECT_THAT(refused("{\n  \"messages\": [}").message,
               HasSubstr("the request body is no valid JSON"));
   EXPECT_THAT(refused("{\n  \"messages\": [}").message, HasSubstr("line 2, column 16"));
+}
+
+TEST(OpenAiRequest, ANameThatStandsTwiceIsRefused) {
+  EXPECT_EQ(refused(with(R"("temperature":0,"top_k":1,"temperature":1)")).message,
+            "the request body has 'temperature' twice in one object: at line 1, column 60 and at "
+            "line 1, column 86");
+  for (const char* members :
+       {R"("logit_bias":{"5":1,"5":1})", R"("metadata":{"a":"1","b":"2","a":"1"})",
+        R"("json_schema":{"properties":{"a":{"type":"null"},"a":{}}})",
+        R"("tools":[{"type":"function","function":{"name":"f","name":"g"}}])",
+        R"("chat_template_kwargs":{"x":{"\u0079":1,"y":2}})"})
+    EXPECT_THAT(refused(with(members)).message, HasSubstr("twice in one object")) << members;
+  EXPECT_THAT(refused(R"({"messages":[{"role":"user","content":"a","content":"b"}]})").message,
+              HasSubstr("the request body has 'content' twice"));
+  // Lists that are encoded twice are the request's, too; what a call's arguments hold is the
+  // call's.
+  const ApiError twice =
+      refused(R"({"messages":"[{\"role\":\"user\",\"role\":\"user\",\"content\":\"a\"}]"})");
+  EXPECT_EQ(twice.param, "messages");
+  EXPECT_THAT(twice.message, HasSubstr("'messages' has 'role' twice in one object"));
+  accepted(
+      R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","tool_calls":[{"id":"a",
+      "function":{"name":"f","arguments":"{\"x\":1,\"x\":2}"}}]},
+      {"role":"tool","tool_call_id":"a","content":"{\"a\":1,\"a\":1}"}]})");
 }
 
 TEST(OpenAiRequest, ReadsMessagesInAllForms) {
