@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "base/json_number.h"
 #include "cli/chat_session.h"
 #include "cli/command.h"
 #include "cli/engine_options.h"
@@ -141,7 +142,7 @@ class Chat {
     session_.quit = session_.quit || given->quit;
     gave_up_ = given->result.finish == server::ChatFinish::cancelled;
     if (session_.json) {
-      fmt::print("{}\n", boost::json::serialize(to_json(*given)));
+      fmt::print("{}\n", write_json(to_json(*given)));
       std::fflush(stdout);
       return {};
     }

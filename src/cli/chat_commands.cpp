@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json_number.h"
 #include "base/nearest.h"
 #include "cli/chat_session.h"
 #include "server/defaults.h"
@@ -98,7 +98,7 @@ Status show_settings(const ChatSession& session) {
   std::string text;
   for (const server::Setting& s : session.talk.settings()) {
     const bool here = s.source == "shared settings";
-    text += fmt::format("{:<24} {:<20} {}\n", s.name, safe_line(json::serialize(s.value)),
+    text += fmt::format("{:<24} {:<20} {}\n", s.name, safe_line(write_json(s.value)),
                         here ? "set here" : s.source);
   }
   text.pop_back();
@@ -122,8 +122,10 @@ Status set(ChatSession& session, const std::string& argument) {
   json::value value;  // null: the model's own
   if (!text.empty()) {
     // What is no JSON is a word.
-    auto parsed = parse_json(text, "the value");
-    value = parsed ? std::move(*parsed) : json::value(text);
+    value = json::value(text);
+    if (parse_json(text, "the value")) {
+      STRATA_ASSIGN(value, parse_written_json(text, "the value"));
+    }
   }
   return session.talk.set(name, std::move(value));
 }

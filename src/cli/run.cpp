@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "base/json_number.h"
 #include "cli/answer_view.h"
 #include "cli/command.h"
 #include "cli/default_model.h"
@@ -81,7 +82,7 @@ Result<int> run_run(RunArguments& arguments) {
   if (json) {
     boost::json::object object = to_json(answer);
     object["model"] = talk->facts().model_name;
-    fmt::print("{}\n", boost::json::serialize(object));
+    fmt::print("{}\n", write_json(object));
     return 0;
   }
   view.end();

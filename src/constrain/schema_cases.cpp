@@ -17,6 +17,10 @@ void lower(std::optional<std::uint64_t>& most, const std::optional<std::uint64_t
 
 }  // namespace
 
+std::string count_text(std::uint64_t count) {
+  return count < kEndless ? std::to_string(count) : "10^18 or more";
+}
+
 void add(All& all, const All& more) {
   for (const Literal& literal : more)
     if (std::find(all.begin(), all.end(), literal) == all.end()) all.push_back(literal);

@@ -16,6 +16,10 @@
 
 namespace strata::constrain {
 
+// Counts of a schema (items, characters, members) from here on are this one: no answer has so many.
+inline constexpr std::uint64_t kEndless = 1'000'000'000'000'000'000;
+std::string count_text(std::uint64_t count);  // "7", "10^18 or more"
+
 // A subschema that a value must, or must not, satisfy; or a constant that it must, or must not,
 // equal.
 struct Literal {

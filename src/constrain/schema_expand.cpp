@@ -481,7 +481,6 @@ template Result<Cases<ObjectCase>> Expander::cases(const All&);
 template Result<Cases<ObjectCase>> Expander::literal(const Literal&);
 
 Result<std::uint64_t> Expander::count(const Site& site, const json::value& value) const {
-  constexpr std::uint64_t kEndless = 1'000'000'000'000'000'000;
   const Decimal it = Decimal::of(number_text(value));
   if (!is_number(value) || it.negative || !it.whole())
     return wrong(site, "a whole number of at least 0 is needed");

@@ -38,9 +38,9 @@ class States {
 Result<ArrayPlan> Plan::array(ArrayCase it) {
   ArrayPlan out;
   if (it.least > kMaxLeast) {
-    return refuse(
-        ErrorCode::exhausted,
-        fmt::format("minItems {} is more than any answer has; at most {}", it.least, kMaxLeast));
+    return refuse(ErrorCode::exhausted,
+                  fmt::format("minItems {} is more than any answer has; at most {}",
+                              count_text(it.least), kMaxLeast));
   }
   if (it.most && *it.most < it.prefix.size()) it.prefix.resize(static_cast<std::size_t>(*it.most));
   std::erase_if(it.counts,
@@ -315,7 +315,7 @@ Status Plan::object(ObjectCase it, const std::vector<NameSet>& witnesses,
     return refuse(ErrorCode::unsupported,
                   fmt::format("minProperties {} cannot be enforced where names that are not listed "
                               "may repeat; set additionalProperties to false",
-                              it.least));
+                              count_text(it.least)));
   }
   if (it.least > required || it.most || !witnesses.empty()) {
     STRATA_ASSIGN(plan.machine, counted(plan, seen, it));

@@ -122,8 +122,8 @@ Status Plan::open_scalars(PlanNode& node) {
     if (lengths_only) {
       if (it.least > kMaxLeast) {
         return refuse(ErrorCode::exhausted,
-                      fmt::format("minLength {} is more than any answer has; at most {}", it.least,
-                                  kMaxLeast));
+                      fmt::format("minLength {} is more than any answer has; at most {}",
+                                  count_text(it.least), kMaxLeast));
       }
       node.long_strings.push_back({it.least, it.most});
       continue;

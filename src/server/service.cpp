@@ -6,7 +6,7 @@
 #include <ctime>
 
 #include "base/hash.h"
-#include "base/json.h"
+#include "base/json_number.h"
 #include "base/log.h"
 #include "server/request_fields.h"
 
@@ -143,7 +143,7 @@ Status Service::save_settings(const json::object& fields) {
   if (options_.settings_file.empty() || options_.files == nullptr) return {};
   const std::string beside = options_.settings_file + ".new";
   STRATA_ASSIGN(const auto file, options_.files->create(beside));
-  const std::string text = json::serialize(json::object{{"defaults", fields}}) + "\n";
+  const std::string text = write_json(json::object{{"defaults", fields}}) + "\n";
   STRATA_TRY(file->write(std::as_bytes(std::span(text))));
   STRATA_TRY(file->finish());
   return options_.files->rename(beside, options_.settings_file);

@@ -283,17 +283,23 @@ TEST(Jinja, StringsRememberWhereTheyComeFrom) {
     EXPECT_EQ(marked(source, context), expected) << source;
 }
 
-// As Python, whose integers have any size.
-TEST(Jinja, IntegersOfAnySize) {
+// As Python, whose integers have any size; but no number becomes infinite.
+TEST(Jinja, NumbersOfAnySize) {
   const Variables context = variables(*parse_json_exact(
       R"({"a": 100000000000000000000, "b": -9223372036854775809, "c": 9223372036854775808,
-          "d": 0.1000000000000000000001, "e": 1e20, "f": 1e400, "g": 100000000000000000001})",
+          "d": 0.1000000000000000000001, "e": 1e20, "f": 1e400, "g": 100000000000000000001,
+          "h": -2.5E+999})",
       "the context"));
   const std::pair<const char*, const char*> cases[] = {
       {"{{ a }}|{{ [a, b] }}|{{ a | tojson }}|{{ {'k': b} | tojson }}",
        "100000000000000000000|[100000000000000000000, -9223372036854775809]|100000000000000000000|"
        "{\"k\": -9223372036854775809}"},
-      {"{{ d }} {{ e }} {{ f }} {{ f | tojson }}", "0.1 1e+20 inf Infinity"},
+      {"{{ d }} {{ e }} {{ f }} {{ f | tojson }}", "0.1 1e+20 1e400 1e400"},
+      {"{{ [h] }} {{ {'k': h} | tojson }} {{ -h }} {{ h | abs }} {{ f | string | length }}",
+       "[-2.5E+999] {\"k\": -2.5E+999} 2.5E+999 2.5E+999 5"},
+      {"{{ f is float }} {{ f is integer }} {{ h < f }} {{ -h > f }} {{ f == f }} {{ f == -h }} "
+       "{{ f > a }} {{ 'y' if f }} {{ f | float }}",
+       "True False True True True False True y 1e400"},
       {"{{ a == e }} {{ g == e }} {{ g > e }} {{ a < g }} {{ a == g }} {{ b < c }} {{ a < f }}",
        "True False True True False True True"},
       {"{{ -c }} {{ -b }} {{ b | abs }} {{ -a }} {{ +a }}",

@@ -120,6 +120,14 @@ TEST(SchemaLimits, GiantBounds) {
               HasSubstr("more than any answer has"));
   EXPECT_THAT(refusal(parsed(R"({"type": "array", "minItems": 2000000000})")),
               HasSubstr("more than any answer has"));
+  EXPECT_THAT(refusal(parsed(R"({"type": "array", "minItems": 999999999999999999})")),
+              HasSubstr("minItems 999999999999999999 is more than any answer has"));
+  EXPECT_THAT(refusal(parsed(R"({"type": "array", "minItems": 1e20})")),
+              HasSubstr("minItems 10^18 or more is more than any answer has"));
+  EXPECT_THAT(refusal(parsed(R"({"type": "string", "not": {"maxLength": 1e400}})")),
+              HasSubstr("minLength 10^18 or more is more than any answer has"));
+  EXPECT_THAT(refusal(parsed(R"({"type": "object", "minProperties": 1e300})")),
+              HasSubstr("minProperties 10^18 or more cannot be enforced"));
   EXPECT_THAT(refusal(parsed(R"({"type": "string", "pattern": "a", "maxLength": 2000000000})")),
               HasSubstr("together with patterns"));
   EXPECT_THAT(refusal(parsed(R"({"type": "array", "contains": {"const": 1},

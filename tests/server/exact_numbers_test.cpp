@@ -57,12 +57,14 @@ TEST_F(ExactNumbers, CallsOfTheModelInMessagesAndResponses) {
   EXPECT_THAT(post("/v1/responses", asked + R"(,"stream":true})").body, HasSubstr(kDigits));
 }
 
+// But Python would read the last two as infinite.
 TEST_F(ExactNumbers, HistoryIsRenderedAsPythonDoes) {
   engine_->script({{.text = "</think>x"}});
   const std::string arguments =
       R"({"days":)" + kDigits +
-      R"(,"a":[-9223372036854775809,1.00,0.1000000000000000000001,1e23]})";
-  const std::string shown[] = {kDigits, "[-9223372036854775809, 1.0, 0.1, 1e+23]"};
+      R"(,"a":[-9223372036854775809,1.00,0.1000000000000000000001,1e23],"b":-1e400,"c":[1E+999]})";
+  const std::string shown[] = {kDigits, "[-9223372036854775809, 1.0, 0.1, 1e+23]", "-1e400",
+                               "[1E+999]"};
   const std::string text = write_json(json::value(arguments));
   const std::string openai =
       R"([{"role":"user","content":"hi"},{"role":"assistant","content":"","tool_calls":[{"id":"a",
@@ -120,6 +122,22 @@ TEST_F(ExactNumbers, SchemasReachTheEngineAsTheyAre) {
                                kSchema + "}]}"));
 }
 
+TEST_F(ExactNumbers, SharedSettingsAreKeptAsTheyAre) {
+  MemoryFileSystem files;
+  ServiceOptions options;
+  options.settings_file = "settings.json";
+  options.files = &files;
+  serve_again(options);
+  const RawResponse shared =
+      post("/settings", R"({"defaults":{"temperature":0.70000000000000000001}})");
+  EXPECT_THAT(shared.body, HasSubstr(R"({"defaults":{"temperature":0.70000000000000000001})"));
+  EXPECT_EQ(*files.read_text("settings.json"),
+            "{\"defaults\":{\"temperature\":0.70000000000000000001}}\n");
+  serve_again(options);
+  EXPECT_EQ(chat("").status, 200u);
+  EXPECT_FLOAT_EQ(engine_->request(0).sampling.temperature, 0.7f);
+}
+
 TEST_F(ExactNumbers, WhatIsRefusedIsNamed) {
   const RawResponse bound = chat(R"("json_schema":{"properties":{"a":{"minimum":1e400}}})");
   EXPECT_EQ(bound.status, 400u);
@@ -140,6 +158,10 @@ TEST_F(ExactNumbers, WhatIsRefusedIsNamed) {
                                      R"([{"role":"user","content":[1e400]}])"})
     EXPECT_EQ(chat("", messages).status, 400u) << messages;
   EXPECT_EQ(chat(R"("temperature":0.70000000000000000001,"max_tokens":8)").status, 200u);
+  const RawResponse exponent = chat(R"("json_schema":{"const":1e2147483648})");
+  EXPECT_EQ(exponent.status, 400u);
+  EXPECT_THAT(error_of(exponent), HasSubstr("has a number whose exponent is beyond 2147483647: "
+                                            "1e2147483648 at byte "));
 }
 
 }  // namespace

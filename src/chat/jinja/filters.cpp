@@ -316,6 +316,7 @@ Value filter_float(Evaluator& e, const Value& v, const Arguments& a) {
   const auto bound = bind("float", a, {"default"});
   if (v.is_undefined()) raise("{}", v.undefined_reason());
   double number = 0;
+  if (v.is_float()) return v;
   if (v.is_number()) return Value(v.number());
   if (v.is_string() &&
       parse_float(strip(e.budget(), v.text(), Side::both, nullptr).bytes(), number)) {
@@ -327,7 +328,7 @@ Value filter_float(Evaluator& e, const Value& v, const Arguments& a) {
 Value filter_abs(Evaluator& e, const Value& v, const Arguments&) {
   if (v.is_undefined()) raise("{}", v.undefined_reason());
   if (!v.is_number()) raise("abs needs a number, not a '{}'", v.type_name());
-  if (v.is_float()) return Value(std::abs(v.number()));
+  if (v.is_float() && v.large() == nullptr) return Value(std::abs(v.number()));
   if (compare(e.budget(), v, Value(std::int64_t{0})) >= 0 && !v.is_bool()) return v;
   return v.is_bool() ? Value(v.integer("a number")) : negated(e.budget(), v);
 }

@@ -149,11 +149,11 @@ bool is_sequence(const Value& value) {
 }  // namespace
 
 Value negated(Budget& budget, const Value& value) {
-  if (value.is_float()) return Value(-value.number());
-  if (const auto* large = std::get_if<LargeInteger>(&value.storage())) {
-    const std::string& digits = *large->digits;
-    return Value::from_json(number_value(digits[0] == '-' ? digits.substr(1) : "-" + digits));
+  if (const LargeNumber* large = value.large()) {
+    const std::string& text = *large->text;
+    return Value::from_json(number_value(text[0] == '-' ? text.substr(1) : "-" + text));
   }
+  if (value.is_float()) return Value(-value.number());
   return apply_arithmetic(budget, Operator::subtract, Value(std::int64_t{0}), value);
 }
 

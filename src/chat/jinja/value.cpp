@@ -26,7 +26,7 @@ Value string_from_json(std::string_view text) {
 }
 
 Value large_integer(std::string_view digits) {
-  return Value(LargeInteger{std::make_shared<const std::string>(digits)});
+  return Value(LargeNumber{std::make_shared<const std::string>(digits)});
 }
 
 }  // namespace
@@ -94,9 +94,11 @@ Value Value::from_json(const boost::json::value& json) {
     case boost::json::kind::array:
       return list_from_json(json.get_array());
     case boost::json::kind::object:
-      if (const auto text = long_number(json)) {  // as Python reads it
+      if (const auto text = long_number(json)) {  // as Python reads it, but never as infinity
         if (text->find_first_of(".eE") == std::string_view::npos) return large_integer(*text);
-        return Value(nearest_double(*text));
+        const double nearest = nearest_double(*text);
+        if (std::isfinite(nearest)) return Value(nearest);
+        return Value(LargeNumber{std::make_shared<const std::string>(*text), false});
       }
       break;
   }
@@ -110,7 +112,7 @@ Value Value::from_json(const boost::json::value& json) {
 double Value::number() const {
   return std::visit(Overloaded{[](bool v) { return v ? 1.0 : 0.0; }, [](double v) { return v; },
                                [](std::int64_t v) { return static_cast<double>(v); },
-                               [](const LargeInteger& v) { return nearest_double(*v.digits); },
+                               [](const LargeNumber& v) { return nearest_double(*v.text); },
                                [](const auto&) { return 0.0; }},
                     storage_);
 }
@@ -135,7 +137,7 @@ std::string_view Value::type_name() const {
                  [](const None&) -> std::string_view { return "NoneType"; },
                  [](bool) -> std::string_view { return "bool"; },
                  [](std::int64_t) -> std::string_view { return "int"; },
-                 [](const LargeInteger&) -> std::string_view { return "int"; },
+                 [](const LargeNumber& v) -> std::string_view { return v.whole ? "int" : "float"; },
                  [](double) -> std::string_view { return "float"; },
                  [](const std::shared_ptr<const Text>&) -> std::string_view { return "str"; },
                  [](const std::shared_ptr<const List>& v) -> std::string_view {
@@ -159,7 +161,7 @@ bool Value::truthy() const {
   return std::visit(
       Overloaded{[](const Undefined&) { return false; }, [](const None&) { return false; },
                  [](bool v) { return v; }, [](std::int64_t v) { return v != 0; },
-                 [](const LargeInteger&) { return true; },
+                 [](const LargeNumber&) { return true; },
                  [](double v) { return v < 0 || v > 0 || std::isnan(v); },
                  [](const std::shared_ptr<const Text>& v) { return !v->empty(); },
                  [](const std::shared_ptr<const List>& v) {
@@ -200,7 +202,7 @@ Value make_dict(Budget& budget, Dict dict) {
 }
 
 std::string integer_text(const Value& value) {
-  if (const auto* large = std::get_if<LargeInteger>(&value.storage())) return *large->digits;
+  if (const LargeNumber* large = value.large()) return *large->text;
   return fmt::format("{}", value.integer("a number"));
 }
 
@@ -286,21 +288,21 @@ Value Object::call(Evaluator&, Arguments) {
 namespace {
 
 Decimal decimal_of(const Value& number) {
-  if (number.is_integer()) return Decimal::of(integer_text(number));
+  if (number.is_integer() || number.large() != nullptr) return Decimal::of(integer_text(number));
   const double value = number.number();
   return value == std::trunc(value) ? Decimal::of_whole(value) : Decimal::shortest(value);
 }
 
 std::partial_ordering number_order(Budget& budget, const Value& a, const Value& b) {
   const auto large = [&](const Value& v) {
-    const auto* held = std::get_if<LargeInteger>(&v.storage());
-    if (held != nullptr) budget.text(held->digits->size());
-    return held != nullptr;
+    if (v.large() != nullptr) budget.text(v.large()->text->size());
+    return v.large() != nullptr;
+  };
+  const auto infinite = [](const Value& v) {
+    return v.is_float() && v.large() == nullptr && !std::isfinite(v.number());
   };
   const bool a_large = large(a), b_large = large(b);
-  if ((a_large || b_large) && !(a.is_float() && !std::isfinite(a.number())) &&
-      !(b.is_float() && !std::isfinite(b.number())))
-    return decimal_of(a) <=> decimal_of(b);
+  if ((a_large || b_large) && !infinite(a) && !infinite(b)) return decimal_of(a) <=> decimal_of(b);
   if (a.is_float() || b.is_float()) return a.number() <=> b.number();
   return a.integer("a number") <=> b.integer("a number");
 }
@@ -461,8 +463,8 @@ void write_json_string(std::string& out, std::string_view text, bool ensure_asci
 std::string scalar_text(const Value& value) {
   if (value.is_none()) return "None";
   if (value.is_bool()) return value.truthy() ? "True" : "False";
+  if (value.is_integer() || value.large() != nullptr) return integer_text(value);
   if (value.is_float()) return float_text(value.number());
-  if (value.is_integer()) return integer_text(value);
   if (value.is_object()) return fmt::format("<{}>", value.object()->type_name());
   return value.is_undefined() ? "Undefined" : "";
 }
@@ -546,7 +548,8 @@ struct JsonWriter {
     if (value.is_bool()) return value.truthy() ? "true" : "false";
     if (value.is_undefined()) raise("tojson: {}", value.undefined_reason());
     if (!value.is_number()) raise("tojson: a '{}' has no JSON form", value.type_name());
-    if (!value.is_float() || std::isfinite(value.number())) return scalar_text(value);
+    if (!value.is_float() || value.large() != nullptr || std::isfinite(value.number()))
+      return scalar_text(value);
     if (std::isnan(value.number())) return "NaN";
     return value.number() < 0 ? "-Infinity" : "Infinity";
   }

@@ -88,14 +88,17 @@ struct Undefined {
   std::shared_ptr<const std::string> reason;
 };
 struct None {};
-// A whole number beyond 64 bits with a sign: its decimal digits, without zeros before them.
-struct LargeInteger {
-  std::shared_ptr<const std::string> digits;
+// A number that neither 64 bits with a sign nor a double holds, as JSON writes it: a whole one as
+// its digits, without zeros before them, or one beyond 1.8e308 with a point or an exponent, which
+// is a float whose text is not that of infinity.
+struct LargeNumber {
+  std::shared_ptr<const std::string> text;
+  bool whole = true;
 };
 
 class Value {
  public:
-  using Storage = std::variant<Undefined, None, bool, std::int64_t, LargeInteger, double,
+  using Storage = std::variant<Undefined, None, bool, std::int64_t, LargeNumber, double,
                                std::shared_ptr<const Text>, std::shared_ptr<const List>,
                                std::shared_ptr<const Dict>, std::shared_ptr<Object>>;
 
@@ -120,8 +123,14 @@ class Value {
   bool is_dict() const { return is<std::shared_ptr<const Dict>>(); }
   bool is_object() const { return is<std::shared_ptr<Object>>(); }
   // Whole numbers and booleans, as Python's int.
-  bool is_integer() const { return is_bool() || is<std::int64_t>() || is<LargeInteger>(); }
-  bool is_float() const { return is<double>(); }
+  bool is_integer() const {
+    const LargeNumber* held = large();
+    return is_bool() || is<std::int64_t>() || (held != nullptr && held->whole);
+  }
+  bool is_float() const {
+    const LargeNumber* held = large();
+    return is<double>() || (held != nullptr && !held->whole);
+  }
   bool is_number() const { return is_integer() || is_float(); }
 
   // The following require the matching is_...().
@@ -134,6 +143,7 @@ class Value {
   const std::shared_ptr<Object>& object() const {
     return std::get<std::shared_ptr<Object>>(storage_);
   }
+  const LargeNumber* large() const { return std::get_if<LargeNumber>(&storage_); }
   double number() const;
   const std::string& undefined_reason() const;
   // An integer that fits 64 bits with a sign; others fail, saying that `what` must be one.
@@ -226,7 +236,7 @@ Text to_text(Budget& budget, const Value& value);
 // repr(value). A container that holds an untrusted string is untrusted as a whole.
 Text repr(Budget& budget, const Value& value);
 std::string float_text(double value);
-std::string integer_text(const Value& value);  // of a whole number or boolean, as a number
+std::string integer_text(const Value& value);  // of a whole number or boolean, and any large one
 
 struct JsonStyle {
   bool ensure_ascii = false;
