@@ -17,6 +17,7 @@
 #include "cli/engine_options.h"
 #include "compute/kv_type.h"
 #include "ple/open_table.h"
+#include "server/access.h"
 #include "server/defaults.h"
 #include "server/thinking_budget.h"
 #include "tokenizer/prompt_encoder.h"
@@ -275,6 +276,14 @@ bool fits_header(std::string_view key) {
   return key.front() != ' ' && key.back() != ' ' && std::ranges::none_of(key, control);
 }
 
+// Of a list's entry: whether it could ever hold.
+Status check_entry(const ConfigKey& key, std::string_view entry) {
+  if (key.name == "allowed_hosts") return server::check_host_rule(entry);
+  if (key.name == "trusted_origins" || key.name == "cors_origins")
+    return server::check_origin_rule(entry);
+  return {};
+}
+
 // One place's value, checked; `place` is "--port", "STRATA_PORT" or "'port' in 'x.json'".
 Result<json::value> checked(const ConfigKey& key, json::value value, const std::string& place) {
   const auto wrong = [&](std::string_view what) {
@@ -320,6 +329,8 @@ Result<json::value> checked(const ConfigKey& key, json::value value, const std::
         if (key.name == "api_key" && !fits_header(one.get_string()))
           return wrong(
               "without control characters and white space around a key: no client can send them");
+        if (const Status known = check_entry(key, one.get_string()); !known)
+          return fail(ErrorCode::invalid_argument, "{}: {}", place, known.error().message);
       }
       return value;
     }

@@ -98,13 +98,76 @@ std::string host_name(std::string_view authority) {
   return lower(authority.substr(0, authority.find(':')));
 }
 
+namespace {
+
+bool only_of(std::string_view text, bool (*allowed)(char)) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), allowed);
+}
+bool digit(char c) {
+  return c >= '0' && c <= '9';
+}
+bool letter_or_digit(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || digit(c);
+}
+// Of names as they are sent: others are encoded in these ("xn--...").
+bool of_a_name(char c) {
+  return letter_or_digit(c) || c == '-' || c == '_' || c == '.';
+}
+bool of_an_address(char c) {
+  return letter_or_digit(c) || c == ':' || c == '.';
+}
+
+bool is_host(std::string_view text) {
+  return only_of(text, of_a_name) && text.front() != '.' && text.find("..") == text.npos;
+}
+
+// What stands behind the scheme; `usual` is the port that is never said.
+bool is_authority(std::string_view text, std::string_view usual) {
+  std::size_t end = std::min(text.find(':'), text.size());
+  bool host = is_host(text.substr(0, end));
+  if (text.starts_with('[')) {
+    end = std::min(text.find(']'), text.size() - 1) + 1;
+    host = text[end - 1] == ']' && only_of(text.substr(1, end - 2), of_an_address);
+  }
+  if (!host || end == text.size()) return host;
+  const std::string_view port = text.substr(end + 1);
+  return text[end] == ':' && only_of(port, digit) && port.size() <= 5 && port.front() != '0' &&
+         (port.size() < 5 || port <= "65535") && port != usual;
+}
+
+}  // namespace
+
+Status check_host_rule(std::string_view rule) {
+  if (rule == "*" || is_ip_address(rule)) return {};
+  if (is_host(rule.starts_with('.') ? rule.substr(1) : rule)) return {};
+  return fail(ErrorCode::invalid_argument,
+              "'{}' is no name of a host; write it without scheme and port: x.org, .x.org for it "
+              "and all below it, or * for any",
+              rule);
+}
+
+Status check_origin_rule(std::string_view rule) {
+  if (rule == "null" || rule == "file://") return {};  // of pages that are files
+  const std::size_t mark = std::min(rule.find("://"), rule.size());
+  const std::string scheme = lower(rule.substr(0, mark));
+  const bool known = only_of(
+      scheme, [](char c) { return letter_or_digit(c) || c == '+' || c == '-' || c == '.'; });
+  const std::string_view usual = scheme == "https" ? "443" : scheme == "http" ? "80" : "";
+  if (known && mark < rule.size() && is_authority(rule.substr(mark + 3), usual)) return {};
+  return fail(ErrorCode::invalid_argument,
+              "'{}' is no origin; write it as browsers send it, with its scheme and without a path "
+              "and a usual port: https://x.org, http://x.org:8080",
+              rule);
+}
+
 Access::Access(AccessRules rules) : rules_(std::move(rules)) {
   for (const std::string& key : rules_.keys) {
     forms_.push_back(key);
     if (auto other = latin1(key)) forms_.push_back(std::move(*other));
     owners_.resize(forms_.size(), hash_of_key(key));
   }
-  for (std::string& host : rules_.allowed_hosts) host = lower(host);
+  for (auto* rule : {&rules_.allowed_hosts, &rules_.trusted_origins, &rules_.cors_origins})
+    for (std::string& one : *rule) one = lower(one);
 }
 
 // All keys are looked at, whichever fits.

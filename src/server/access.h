@@ -23,7 +23,7 @@ struct AccessRules {
   std::string bound_host = "127.0.0.1";
   std::vector<std::string> keys = {};             // none: nobody is asked for one
   std::vector<std::string> allowed_hosts = {};    // "name", ".example.com" (and below), "*"
-  std::vector<std::string> trusted_origins = {};  // "https://app.example"
+  std::vector<std::string> trusted_origins = {};  // "https://app.example", in any case
   std::vector<std::string> cors_origins = {};     // trusted, and their pages may read answers
 };
 
@@ -53,6 +53,10 @@ class Access {
   std::vector<std::string> forms_;   // keys in UTF-8 and, where it differs, Latin-1
   std::vector<std::string> owners_;  // of each form
 };
+
+// Errors for what no header can say, so that a rule would never hold. They do not name the setting.
+Status check_host_rule(std::string_view rule);    // "x", ".x.org", "*"
+Status check_origin_rule(std::string_view rule);  // "https://x.org", "http://x:8080", "null"
 
 // "Example.COM:80" and "[::1]:80" to "example.com" and "::1".
 std::string host_name(std::string_view authority);

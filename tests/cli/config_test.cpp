@@ -153,6 +153,9 @@ TEST_F(ConfigTest, RefusesWithNameAndPlace) {
        "must be without control characters and white space around a key"},
       {R"({"api_key":["a","b\u007f"]})", "must be without control characters"},
       {R"({"api_key":[" a"]})", "white space around a key"},
+      {R"({"trusted_origins":["https://x.org","x"]})", "'trusted_origins' in"},
+      {R"({"cors_origins":"*"})", "'*' is no origin"},
+      {R"({"allowed_hosts":["https://x.org"]})", "'allowed_hosts' in"},
       {R"({"aliases":[5]})", "must be a string or an array of strings"},
       {R"({"sampling":[]})", "must be a JSON object"},
       {R"({"kv_type":"q9"})", "'kv_type' in"},
@@ -176,6 +179,11 @@ TEST_F(ConfigTest, RefusesWithNameAndPlace) {
   EXPECT_THAT(run("config", "STRATA_KV_TYPE=q9"), HasSubstr("STRATA_KV_TYPE: 'q9' is not known"));
   EXPECT_THAT(run("config", "STRATA_EXPERT_RAM=12Q"), HasSubstr("STRATA_EXPERT_RAM: '12Q'"));
   EXPECT_THAT(run("config --api-key ''"), HasSubstr("--api-key must be without empty strings"));
+  EXPECT_THAT(run("config --api-key 'a\tb'"), HasSubstr("--api-key must be without control"));
+  EXPECT_EQ(code_, 2);
+  EXPECT_THAT(run("config", "STRATA_API_KEY='a,b\x07'"),
+              HasSubstr("STRATA_API_KEY must be without control characters"));
+  EXPECT_EQ(code_, 2);
   EXPECT_THAT(run("config --sampling '{'"), HasSubstr("--sampling is no valid JSON"));
 }
 
@@ -219,6 +227,35 @@ TEST_F(ConfigTest, ValuesThatCannotBeAreToldWithTheirPlace) {
   EXPECT_EQ(line_of(run("config --parallel 65 --script " + script), "parallel"),
             "parallel 65 flag");
   run("serve --plan --parallel 64");
+  EXPECT_EQ(code_, 0);
+}
+
+// A list that no request could ever match is told before anything starts.
+TEST_F(ConfigTest, HostsAndOriginsThatNobodySendsAreRefused) {
+  for (const char* origin :
+       {"x", "x.org", "*", "https://", "https://x.org/", "https://x.org/a", "https://x.org:443",
+        "http://x.org:80", "https://x.org:", "https://x.org:99999", "https://a@x.org",
+        "https://x..org", "https://é.org", "://x.org", "ht tp://x.org", "http://[::1",
+        "https://*.x.org"}) {
+    for (const std::string key : {"--trusted-origins", "--cors-origins"}) {
+      EXPECT_THAT(
+          run(fmt::format("serve --port 0 {} 'https://y.org,{}'", key, origin)),
+          HasSubstr(fmt::format("{}: '{}' is no origin; write it as browsers", key, origin)));
+      EXPECT_EQ(code_, 2) << origin;
+    }
+  }
+  for (const char* host :
+       {"https://x.org", "x.org:80", "x.org/", "*.x.org", ".", "a b", "é.org", "[::1]"}) {
+    EXPECT_THAT(run(fmt::format("serve --port 0 --allowed-hosts 'y.org,{}'", host)),
+                HasSubstr(fmt::format("--allowed-hosts: '{}' is no name of a host", host)));
+    EXPECT_EQ(code_, 2) << host;
+  }
+  EXPECT_THAT(run("config", "STRATA_CORS_ORIGINS=x.org"),
+              HasSubstr("STRATA_CORS_ORIGINS: 'x.org' is no origin"));
+  EXPECT_EQ(code_, 2);
+  run("config --allowed-hosts 'x.org,.x.org,*,box_1,10.0.0.1,fe80::1,xn--bcher-kva.example' "
+      "--trusted-origins 'https://X.org,http://x:8080,http://[::1]:3000,null,file://' "
+      "--cors-origins 'chrome-extension://abcdefgh,tauri://localhost,https://x.org:80'");
   EXPECT_EQ(code_, 0);
 }
 

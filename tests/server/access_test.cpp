@@ -69,7 +69,7 @@ TEST_F(AccessTest, HostsByConfiguration) {
 }
 
 TEST_F(AccessTest, CorsOnlyForConfiguredOriginsBelowV1) {
-  rules({.trusted_origins = {"https://trusted.example"}, .cors_origins = {"https://app.example"}});
+  rules({.trusted_origins = {"https://Trusted.example"}, .cors_origins = {"https://app.example"}});
   const std::string origin = "Origin: https://app.example\r\n";
   const RawResponse answer =
       send("POST /v1/chat/completions", origin + "Content-Type: application/json\r\n", body(""));
