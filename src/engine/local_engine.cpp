@@ -24,7 +24,7 @@ constexpr std::chrono::seconds kIdle{2};
 // another model's.
 std::uint64_t identity_of(const Network& network, const Backend& backend, KvType kv_type,
                           bool drafts) {
-  constexpr std::uint64_t kArithmetic = 2;  // counts up when kernels give other bits
+  constexpr std::uint64_t kArithmetic = 3;  // counts up when kernels give other bits
   constexpr std::size_t kSample = 4096;
   std::vector<std::uint64_t> parts = {kArithmetic, drafts, backend.page_bytes(),
                                       network.weight_bytes, static_cast<std::uint64_t>(kv_type)};

@@ -11,8 +11,6 @@
 namespace strata::cpu {
 namespace {
 
-constexpr std::size_t kPanelDepth = 256;  // inputs of one panel: whole 256-blocks
-
 // Tokens whose inputs and sums stay in a second cache while they meet all panels of a product; of
 // one with fewer panels than there are threads.
 constexpr std::size_t kCachedTokens = 384, kTurnTokens = 128;
@@ -521,93 +519,44 @@ void CpuBackend::int_panel(const Product& product, const IntFormat& format, std:
                     y.data(), product.tokens, after, product.streamed);
 }
 
-// At most 64 outputs: decode their rows, turn them so that outputs lie side by side, multiply every
-// token.
+// Some outputs, in floats. Rows of types that cannot be multiplied as they are are decoded some
+// at a time.
 void CpuBackend::float_panel(const Product& product, std::size_t first_row, std::size_t rows,
                              const std::byte* after) {
   struct Scratch {
-    alignas(64) float panel[kPanelDepth * kPanelRows];
-    alignas(64) float narrow[kRun * kLanes];
+    alignas(64) float decoded[kPanelRows * kRun];
     std::vector<const float*> x;
     std::vector<float*> y;
   };
   thread_local const std::unique_ptr<Scratch> own = std::make_unique<Scratch>();
   Scratch& scratch = *own;
   const Matrix& m = product.matrix;
-  const TypeTraits& type = traits(m.type);
-  scratch.x.resize(product.tokens);
-  scratch.y.resize(product.tokens);
-  for (std::size_t t = 0; t < product.tokens; ++t) scratch.y[t] = product.y[t] + first_row;
-  if (kernels_.float_gemv(m.type, m.row(first_row), m.row_bytes, rows, m.cols, product.x,
-                          scratch.y.data(), product.tokens, after))
+  const std::size_t tokens = product.tokens;
+  scratch.x.resize(tokens);
+  scratch.y.resize(tokens);
+  for (std::size_t t = 0; t < tokens; ++t) scratch.y[t] = product.y[t] + first_row;
+  if (kernels_.float_gemm(m.type, m.row(first_row), m.row_bytes, rows, m.cols, product.x,
+                          scratch.y.data(), tokens, after, true))
     return;
-  if (rows > kPanelRows) {
-    for (std::size_t r = 0; r < rows; r += kPanelRows)
-      float_panel(product, first_row + r, std::min(kPanelRows, rows - r), after);
-    return;
-  }
-  // A run: such a panel stays in the first cache. Formats of 256 need more.
-  const std::size_t step = type.block_values > kRun ? kPanelDepth : kRun;
-  const auto inputs = [&](std::size_t k) {
-    for (std::size_t t = 0; t < product.tokens; ++t) scratch.x[t] = product.x[t] + k;
-    return scratch.x.data();
-  };
-  std::size_t k = 0;
-  if (kernels_.gemm_narrow && rows <= kNarrowRows && step == kRun) {
-    for (; k + kNarrowRuns * kRun <= m.cols; k += kNarrowRuns * kRun) {
-      pack_narrow(m, first_row, rows, k, scratch.narrow);
-      kernels_.gemm_narrow(scratch.narrow, inputs(k), scratch.y.data(), product.tokens, rows,
-                           k == 0);
-    }
-  }
-  for (; k < m.cols; k += step) {
-    const std::size_t depth = std::min(step, m.cols - k);
-    pack_panel(m, first_row, rows, k, depth, scratch.panel);
-    kernels_.gemm(scratch.panel, depth, inputs(k), scratch.y.data(), product.tokens, rows, k == 0);
-  }
-}
-
-// Inputs of up to kNarrowRows rows from k on, as kernels_.gemm_narrow() takes them.
-void CpuBackend::pack_narrow(const Matrix& m, std::size_t first_row, std::size_t rows,
-                             std::size_t k, float* into) const {
-  thread_local std::vector<float> panel(kRun * kPanelRows);
-  for (std::size_t run = 0; run < kNarrowRuns; ++run) {
-    pack_panel(m, first_row, rows, k + run * kRun, kRun, panel.data());
-    for (std::size_t i = 0; i < kRun; ++i)
-      std::copy_n(panel.data() + i * kPanelRows, kNarrowRows,
-                  into + i * kLanes + run * kNarrowRows);
-  }
-}
-
-// Inputs k to k + depth of some rows, as kernels_.gemm() takes them.
-void CpuBackend::pack_panel(const Matrix& m, std::size_t first_row, std::size_t rows, std::size_t k,
-                            std::size_t depth, float* panel) const {
-  thread_local std::vector<float> decoded(kLanes * kPanelDepth);
   const TypeTraits& type = traits(m.type);
-  const std::size_t offset = k / type.block_values * type.block_bytes;
-  const std::size_t bytes = depth / type.block_values * type.block_bytes;
-  for (std::size_t group = 0; group < rows; group += kLanes) {
-    const std::byte* stored[kLanes];
-    const std::size_t last = std::min(kLanes, rows - group) - 1;
-    for (std::size_t i = 0; i < kLanes; ++i) {
-      const std::size_t row = first_row + group + std::min(i, last);
-      stored[i] = m.row(row) + offset;
-      // What this row needs next, or the same row of the next panel.
-      const std::byte* next = k + depth < m.cols
-                                  ? stored[i] + bytes
-                                  : m.row(std::min<std::size_t>(row + kPanelRows, m.rows - 1));
-      for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(next + line);
+  for (std::size_t row = 0; row < rows; row += kPanelRows) {
+    const std::size_t height = std::min(kPanelRows, rows - row);
+    for (std::size_t k = 0; k < m.cols; k += kRun) {
+      const std::size_t depth = std::min<std::size_t>(kRun, m.cols - k);
+      const std::size_t bytes = depth / type.block_values * type.block_bytes;
+      for (std::size_t r = 0; r < height; ++r)
+        // The loader has checked type and sizes: this cannot fail.
+        (void)decode(m.type,
+                     {m.row(first_row + row + r) + k / type.block_values * type.block_bytes, bytes},
+                     {scratch.decoded + r * kRun, depth});
+      for (std::size_t t = 0; t < tokens; ++t) {
+        scratch.x[t] = product.x[t] + k;
+        scratch.y[t] = product.y[t] + first_row + row;
+      }
+      const auto* decoded = reinterpret_cast<const std::byte*>(scratch.decoded);
+      kernels_.float_gemm(TensorType::F32, decoded, kRun * sizeof(float), height, depth,
+                          scratch.x.data(), scratch.y.data(), tokens, decoded, k == 0);
     }
-    float* into = panel + group;
-    if (kernels_.pack(m.type, stored, depth, into)) continue;
-    const float* floats[kLanes];
-    for (std::size_t i = 0; i < kLanes; ++i) {
-      float* row = decoded.data() + i * kPanelDepth;
-      // The loader has checked type and sizes: this cannot fail.
-      (void)decode(m.type, {stored[i], bytes}, {row, depth});
-      floats[i] = row;
-    }
-    kernels_.pack_floats(floats, depth, into);
   }
 }
 
@@ -683,7 +632,7 @@ void CpuBackend::read_rows(const ResidualWeights& weights, const Rows& wide, std
   // Inputs are never bytes.
   const ByteInputs words =
       word_room(std::array{weights.down, weights.inject}, count, bytes_normed_);
-  const bool injected = many && gated && pack_inject(weights.inject);
+  const bool injected = many && gated && !word_format(weights.inject.type);
   if (injected) {
     norm_and_inject(weights, wide, first, count, words);
   } else {
@@ -729,18 +678,6 @@ void CpuBackend::norm_row(const ResidualWeights& weights, const float* wide, std
     kernels_.quantize_words(normed, s.wide(), rows[place]);
 }
 
-// The matrix of the injecting gates for gemm_narrow(); false where it does not go that way.
-bool CpuBackend::pack_inject(const Matrix& inject) {
-  constexpr std::size_t step = kNarrowRuns * kRun;
-  if (!kernels_.gemm_narrow || word_format(inject.type) || inject.rows > kNarrowRows ||
-      inject.cols % step != 0 || traits(inject.type).block_values > kRun)
-    return false;
-  inject_.resize(std::size_t{inject.cols} * kNarrowRows);
-  for (std::size_t k = 0; k < inject.cols; k += step)
-    pack_narrow(inject, 0, inject.rows, k, inject_.data() + k * kNarrowRows);
-  return true;
-}
-
 // What waits, the norm of some rows, and their injecting gates while the norm is in a cache: from
 // further away it takes longer than all of the multiplications.
 void CpuBackend::norm_and_inject(const ResidualWeights& weights, const Rows& wide,
@@ -759,12 +696,7 @@ void CpuBackend::norm_and_inject(const ResidualWeights& weights, const Rows& wid
       x[i] = normed_.row(from + i);
       y[i] = gates_.row(row);
     }
-    constexpr std::size_t step = kNarrowRuns * kRun;
-    for (std::size_t k = 0; k < weights.inject.cols; k += step) {
-      kernels_.gemm_narrow(inject_.data() + k * kNarrowRows, x, y, rows, weights.inject.rows,
-                           k == 0);
-      for (std::size_t i = 0; i < rows; ++i) x[i] += step;
-    }
+    float_panel({weights.inject, x, y, rows, {}}, 0, weights.inject.rows, weights.inject.data);
   });
   count_parts(weights.inject, Inputs::floats, count, 1);
   steps_.clear();

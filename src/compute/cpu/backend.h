@@ -248,10 +248,6 @@ class CpuBackend final : public Backend {
   }
   void float_panel(const Product& product, std::size_t first_row, std::size_t rows,
                    const std::byte* after);
-  void pack_panel(const Matrix& m, std::size_t first_row, std::size_t rows, std::size_t k,
-                  std::size_t depth, float* panel) const;
-  void pack_narrow(const Matrix& m, std::size_t first_row, std::size_t rows, std::size_t k,
-                   float* into) const;
   void int_panel(const Product& product, const IntFormat& format, std::size_t first_row,
                  std::size_t rows, const std::byte* after);
   // The first rows of a buffer in bytes, for each kind that one of the matrices is of, when their
@@ -297,7 +293,6 @@ class CpuBackend final : public Backend {
                  std::size_t count);
   void norm_row(const ResidualWeights& weights, const float* wide, std::size_t place,
                 const ByteInputs& words);
-  bool pack_inject(const Matrix& inject);
   void norm_and_inject(const ResidualWeights& weights, const Rows& wide, std::size_t first,
                        std::size_t count, const ByteInputs& words);
   void open_gates(std::size_t row);
@@ -403,10 +398,9 @@ class CpuBackend final : public Backend {
   Rows a_, b_, c_, d_, e_;    // projections of the block at hand
   Rows index_q_, index_k_, rotation_;
   Rows draft_inputs_;
-  std::vector<float, HugeAllocator<float>> inject_;  // the matrix at hand, as gemm_narrow() has it
-  Rows zeros_;                                       // a row before the start of a sequence
-  std::vector<RowBlock> row_blocks_;                 // of attention
-  Rows index_scores_;  // [score_batch() * kAttentionRows x blocks of the indexer]
+  Rows zeros_;                        // a row before the start of a sequence
+  std::vector<RowBlock> row_blocks_;  // of attention
+  Rows index_scores_;                 // [score_batch() * kAttentionRows x blocks of the indexer]
   std::vector<std::vector<std::uint32_t>> selected_;  // [rows] cells, ascending
   Quantized bytes_mixed_, bytes_inner_, bytes_hidden_, bytes_shared_, bytes_normed_, bytes_low_;
   Quantized bytes_ngram_, bytes_draft_;

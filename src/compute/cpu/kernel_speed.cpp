@@ -107,8 +107,8 @@ class Measurement {
         kernels_.int_gemm(*format, matrix, row_bytes_, count, kWidth, views_.data(), y.data(),
                           tokens, matrix + count * row_bytes_, false);
       } else {
-        (void)kernels_.float_gemv(type, matrix, row_bytes_, count, kWidth, &x, y.data(), tokens,
-                                  matrix + count * row_bytes_);
+        (void)kernels_.float_gemm(type, matrix, row_bytes_, count, kWidth, &x, y.data(), tokens,
+                                  matrix + count * row_bytes_, true);
       }
     }
   }

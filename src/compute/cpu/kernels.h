@@ -1,12 +1,10 @@
 // The CPU kernels as a table of functions, one table for each instruction set. All tables give the
 // same bits: every sum has one order that is written down here, whatever the vector width.
 //
-// - gemm: for each output, fused multiply-adds in the order of the inputs within a run of kRun; the
-//   runs' sums are added in order. (A run is a panel: 256 for formats of 256 that are multiplied as
-//   floats.)
 // - dot, scores of attention and sums of squares: 16 accumulators, element i goes to accumulator i
-// mod 16, then a tree
-//   (8, 4, 2, 1).
+//   mod 16 by a fused multiply-add, then a tree (8, 4, 2, 1).
+// - products of rows with float activations: the same within a run of kRun inputs; the runs' sums
+//   are added in order.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +19,7 @@ namespace strata::cpu {
 
 constexpr std::size_t kPanelRows = 64;  // outputs of one gemm panel
 constexpr std::size_t kLanes = 16;
-constexpr std::size_t kRun = 128;  // inputs of a run of float products
-constexpr std::size_t kNarrowRows = 4, kNarrowRuns = kLanes / kNarrowRows;
+constexpr std::size_t kRun = 1280;         // inputs of a run of float products: whole blocks of 256
 constexpr std::size_t kFewTokens = 4;      // as many do without panels where there is a way
 constexpr std::size_t kTurnedTokens = 16;  // as many do where rows are turned for them
 constexpr std::size_t kInt8LoopProducts = 16 * 64;  // of one iteration of int8_loop
@@ -45,28 +42,15 @@ struct Kernels {
   std::string_view isa;
   std::size_t few_tokens = 0;  // as many do without panels where there is a way
   // How these tables multiply a format, for a few tokens or for more: "rows" (in registers),
-  // "panels" (unpacked), "decoded panels"; empty where the format has no such product.
+  // "panels" (unpacked), "decoded rows" (floats); empty where the format has no such product.
   std::string_view (*way)(TensorType type, Inputs inputs, bool few);
 
-  // y[t][r] = or += sum over k of panel[k][r] x[t][k], r < rows <= kPanelRows, t < tokens. The
-  // panel is [depth][kPanelRows]; `first` is =.
-  void (*gemm)(const float* panel, std::size_t depth, const float* const* x, float* const* y,
-               std::size_t tokens, std::size_t rows, bool first);
-  // The same of up to kNarrowRows rows and kNarrowRuns runs of inputs, that is [kRun][run][row],
-  // which fill the lanes together. nullptr where that is no faster.
-  void (*gemm_narrow)(const float* panel, const float* const* x, float* const* y,
-                      std::size_t tokens, std::size_t rows, bool first);
-  // panel[k][lane] = row[k] for 16 rows as stored. False for types without a short way, which are
-  // decoded first and go through pack_floats.
-  bool (*pack)(TensorType type, const std::byte* const* rows, std::size_t depth, float* panel);
-  void (*pack_floats)(const float* const* rows, std::size_t depth, float* panel);
-
-  // The same products for a few tokens without panels: rows that lie `row_bytes` apart. `after` is
-  // what the caller will read next (it is asked for, never read here). False for
-  // types, depths and numbers of tokens that go through panels.
-  bool (*float_gemv)(TensorType type, const std::byte* matrix, std::size_t row_bytes,
+  // y[t][r] = or += row r . x[t] for rows of floats or of Q8_0 as stored, `row_bytes` apart;
+  // `first` is =. `after` is what the caller will read next (it is asked for, never read here).
+  // False for other types: they are decoded first, at most kRun inputs at a time.
+  bool (*float_gemm)(TensorType type, const std::byte* matrix, std::size_t row_bytes,
                      std::size_t row_count, std::size_t depth, const float* const* x,
-                     float* const* y, std::size_t tokens, const std::byte* after);
+                     float* const* y, std::size_t tokens, const std::byte* after, bool first);
 
   float (*dot)(const float* a, const float* b, std::size_t n);
   // y = x / sqrt(mean(x^2) + epsilon) * gain

@@ -29,7 +29,6 @@
 
 namespace strata::cpu {
 namespace {
-constexpr std::size_t kTileTokens = 4;    // tokens whose accumulators fit the registers
 constexpr std::size_t kIntTokens = 6;     // the same of integer tiles
 constexpr std::size_t kTileVectors = 2;   // vectors of rows of an integer tile
 constexpr std::size_t kDeltaVectors = 4;  // vectors of columns of a delta step

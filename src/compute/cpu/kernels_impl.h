@@ -200,91 +200,7 @@ STRATA_INLINE void store_run(float* p, const Lanes& v, std::size_t count) {
 
 constexpr std::size_t kVectors = kPanelRows / kLanes;
 
-// `Tokens` tokens against some vectors of a panel, accumulators in registers.
-template <std::size_t Vectors, std::size_t Tokens>
-STRATA_INLINE void gemm_tile(const float* panel, std::size_t depth, const float* const* x,
-                             float* const* y, std::size_t rows, bool first) {
-  Lanes sum[Tokens][Vectors];
-  for (std::size_t t = 0; t < Tokens; ++t)
-    for (std::size_t v = 0; v < Vectors; ++v) sum[t][v] = all(0.0f);
-  for (std::size_t k = 0; k < depth; ++k) {
-    Lanes w[Vectors];
-    for (std::size_t v = 0; v < Vectors; ++v) w[v] = load(panel + k * kPanelRows + v * kLanes);
-    for (std::size_t t = 0; t < Tokens; ++t) {
-      const Lanes value = all(x[t][k]);
-      for (std::size_t v = 0; v < Vectors; ++v) sum[t][v] = fma_lanes(w[v], value, sum[t][v]);
-    }
-  }
-  for (std::size_t t = 0; t < Tokens; ++t)
-    for (std::size_t v = 0; v < Vectors; ++v) {
-      float* out = y[t] + v * kLanes;
-      const std::size_t count = std::min(kLanes, rows - v * kLanes);
-      store_run(out, first ? sum[t][v] : load_run(out, count) + sum[t][v], count);
-    }
-}
-
-template <std::size_t Vectors, std::size_t Tokens>
-static void gemm_vectors(const float* panel, std::size_t depth, const float* const* x,
-                         float* const* y, std::size_t tokens, std::size_t rows, bool first) {
-  std::size_t t = 0;
-  for (; t + Tokens <= tokens; t += Tokens) {
-    for (std::size_t i = t + Tokens; i < std::min(tokens, t + 2 * Tokens); ++i)
-      prefetch_run(reinterpret_cast<const std::byte*>(x[i]), depth * sizeof(float));
-    gemm_tile<Vectors, Tokens>(panel, depth, x + t, y + t, rows, first);
-  }
-  for (; t < tokens; ++t) gemm_tile<Vectors, 1>(panel, depth, x + t, y + t, rows, first);
-}
-
-static void gemm(const float* panel, std::size_t depth, const float* const* x, float* const* y,
-                 std::size_t tokens, std::size_t rows, bool first) {
-  if (rows <= kLanes)
-    return gemm_vectors<1, 4 * kTileTokens>(panel, depth, x, y, tokens, rows, first);
-  if (rows <= 2 * kLanes)
-    return gemm_vectors<2, 2 * kTileTokens>(panel, depth, x, y, tokens, rows, first);
-  if (rows <= 3 * kLanes)
-    return gemm_vectors<3, kTileTokens>(panel, depth, x, y, tokens, rows, first);
-  gemm_vectors<4, kTileTokens>(panel, depth, x, y, tokens, rows, first);
-}
-
 #if defined(STRATA_AVX512)
-// Several tokens at a time: each has one sum on its way.
-static void gemm_narrow(const float* panel, const float* const* x, float* const* y,
-                        std::size_t tokens, std::size_t rows, bool first) {
-  constexpr std::size_t together = 8;
-  for (std::size_t from = 0; from < tokens; from += together) {
-    const float* in[together];
-    for (std::size_t t = 0; t < together; ++t) in[t] = x[std::min(from + t, tokens - 1)];
-    Lanes sum[together];
-    for (Lanes& s : sum) s = all(0.0f);
-    for (std::size_t k = 0; k < kRun; k += 4) {
-      Lanes w[4];
-      for (std::size_t i = 0; i < 4; ++i) w[i] = load(panel + (k + i) * kLanes);
-#pragma GCC unroll 8
-      for (std::size_t t = 0; t < together; ++t) {
-        // Four inputs of each run, in its part of the lanes.
-        const auto four = [&](std::size_t run) { return _mm_loadu_ps(in[t] + run * kRun + k); };
-        __m512 v = _mm512_castps128_ps512(four(0));
-        v = _mm512_mask_broadcast_f32x4(v, 0x00f0, four(1));
-        v = _mm512_mask_broadcast_f32x4(v, 0x0f00, four(2));
-        v = _mm512_mask_broadcast_f32x4(v, 0xf000, four(3));
-        sum[t] = fma_lanes(w[0], (Lanes)_mm512_permute_ps(v, 0x00), sum[t]);
-        sum[t] = fma_lanes(w[1], (Lanes)_mm512_permute_ps(v, 0x55), sum[t]);
-        sum[t] = fma_lanes(w[2], (Lanes)_mm512_permute_ps(v, 0xaa), sum[t]);
-        sum[t] = fma_lanes(w[3], (Lanes)_mm512_permute_ps(v, 0xff), sum[t]);
-      }
-    }
-    for (std::size_t t = 0; t < std::min(together, tokens - from); ++t) {
-      float runs[kLanes];
-      store(runs, sum[t]);
-      for (std::size_t r = 0; r < rows; ++r) {
-        float& out = y[from + t][r];
-        out = first ? runs[r] : out + runs[r];
-        for (std::size_t run = 1; run < kNarrowRuns; ++run) out += runs[run * kNarrowRows + r];
-      }
-    }
-  }
-}
-
 // 16 rows of 16 dwords become 16 columns.
 STRATA_INLINE void turn_dwords(__m512i* r) {
   __m512i t[16];
@@ -376,24 +292,28 @@ STRATA_INLINE void column_dwords(const std::byte* const* rows, std::size_t offse
 #endif
 }
 
-// 16 inputs of 16 F32 rows into the panel.
-STRATA_INLINE void pack_f32(const std::byte* const* rows, std::size_t k, float* panel) {
-  alignas(64) float columns[kLanes][kLanes];
-  column_dwords(rows, k * 4, columns);
-  for (std::size_t i = 0; i < kLanes; ++i) store(panel + i * kPanelRows, load(columns[i]));
-}
-// 32 inputs of BF16 rows: a dword holds two, the upper halves of their floats.
-STRATA_INLINE void pack_bf16(const std::byte* const* rows, std::size_t k, float* panel) {
-  alignas(64) std::int32_t columns[kLanes][kLanes];
-  column_dwords(rows, k * 2, columns);
-  for (std::size_t i = 0; i < kLanes; ++i) {
-    IntLanes both;
-    std::memcpy(&both, columns[i], sizeof both);
-    store(panel + 2 * i * kPanelRows, (Lanes)(both << 16));
-    store(panel + (2 * i + 1) * kPanelRows, (Lanes)(both & static_cast<std::int32_t>(0xffff0000)));
-  }
-}
 #if !defined(STRATA_NEON)
+// Sixteen 16-bit integers without a sign, and sixteen bytes with one.
+STRATA_INLINE IntLanes widened_words(const std::byte* p) {
+#if defined(STRATA_AVX512)
+  return (IntLanes)_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+#else
+  using Words = std::uint16_t __attribute__((vector_size(32)));
+  Words words;
+  std::memcpy(&words, p, sizeof words);
+  return __builtin_convertvector(words, IntLanes);
+#endif
+}
+STRATA_INLINE IntLanes widened_bytes(const quant::Byte* p) {
+#if defined(STRATA_AVX512)
+  return (IntLanes)_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+#else
+  using Bytes = std::int8_t __attribute__((vector_size(16)));
+  Bytes bytes;
+  std::memcpy(&bytes, p, sizeof bytes);
+  return __builtin_convertvector(bytes, IntLanes);
+#endif
+}
 STRATA_INLINE float half_at(const quant::Byte* bytes) {
 #if defined(STRATA_AVX2)
   return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(quant::load_u16(bytes))));
@@ -410,6 +330,38 @@ STRATA_INLINE Lanes half_lanes(const IntLanes& halves) {
   for (std::size_t i = 0; i < kLanes; ++i)
     result[i] = half_to_float(static_cast<std::uint16_t>(halves[i]));
   return result;
+#endif
+}
+// Sixteen of BF16, the upper halves of floats.
+STRATA_INLINE Lanes upper_halves(const std::byte* p) {
+#if defined(STRATA_AVX512)
+  // One permutation, where widening and shifting are two.
+  const __m512i words =
+      _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  const __m512i places =
+      _mm512_setr_epi32(0x0000ffff, 0x0001ffff, 0x0002ffff, 0x0003ffff, 0x0004ffff, 0x0005ffff,
+                        0x0006ffff, 0x0007ffff, 0x0008ffff, 0x0009ffff, 0x000affff, 0x000bffff,
+                        0x000cffff, 0x000dffff, 0x000effff, 0x000fffff);
+  return (Lanes)_mm512_maskz_permutexvar_epi16(0xaaaaaaaa, places, words);
+#else
+  return (Lanes)(widened_words(p) << 16);
+#endif
+}
+// Sixteen halves of float16.
+STRATA_INLINE Lanes halves(const std::byte* p) {
+#if defined(STRATA_AVX512)
+  return (Lanes)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+#elif defined(STRATA_AVX2)
+  union {
+    Lanes whole;
+    __m256 half[2];
+  } result;
+  const auto* from = reinterpret_cast<const __m128i*>(p);
+  result.half[0] = _mm256_cvtph_ps(_mm_loadu_si128(from));
+  result.half[1] = _mm256_cvtph_ps(_mm_loadu_si128(from + 1));
+  return result.whole;
+#else
+  return half_lanes(widened_words(p));
 #endif
 }
 #endif
@@ -452,68 +404,6 @@ STRATA_INLINE void q8_0_dwords(const std::byte* const* rows, std::size_t offset,
   transpose_dwords(sources, columns);
 #endif
   for (std::size_t b = 0; b < blocks; ++b) scales[b] = scales[b] * all(0x1p-24f);
-}
-
-// Byte j of each dword as its top byte, zeros below.
-STRATA_INLINE IntLanes byte_on_top(const IntLanes& dwords, int j) {
-#if defined(STRATA_AVX512)
-  const int place = 0x00808080 | (j << 24);
-  const __m512i lanes = _mm512_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12);
-  return (IntLanes)_mm512_shuffle_epi8(
-      (__m512i)dwords, _mm512_add_epi32(_mm512_set1_epi32(place), _mm512_slli_epi32(lanes, 24)));
-#else
-  return (dwords << (24 - 8 * j)) & static_cast<std::int32_t>(0xff000000);
-#endif
-}
-
-// Input j of a column of dwords. Codes stay in the top byte of their dword: 2^24 times as large,
-// and the scales (of q8_0_dwords) as much smaller.
-STRATA_INLINE Lanes q8_0_column(const IntLanes& dwords, int j, const Lanes& scale) {
-  return to_float(byte_on_top(dwords, j)) * scale;
-}
-STRATA_INLINE void pack_q8_0(const std::byte* const* rows, std::size_t k, std::size_t blocks,
-                             float* panel) {
-  alignas(64) IntLanes columns[kLanes];
-  Lanes scales[2];
-  q8_0_dwords(rows, k / 32 * sizeof(quant::BlockQ8_0), blocks, columns, scales);
-  for (std::size_t i = 0; i < 32 * blocks; ++i) {
-    store(panel + i * kPanelRows,
-          q8_0_column(columns[i / 4], static_cast<int>(i % 4), scales[i / 32]));
-  }
-}
-
-static bool has_pack(TensorType type) {
-  return type == TensorType::F32 || type == TensorType::BF16 || type == TensorType::Q8_0;
-}
-
-// False for types and depths that have no short way: they are decoded first.
-static bool pack(TensorType type, const std::byte* const* rows, std::size_t depth, float* panel) {
-  if (depth % 32 != 0 || !has_pack(type)) return false;
-  const auto each = [&](std::size_t step, const auto& body) {
-    for (std::size_t k = 0; k < depth; k += step) body(k, panel + k * kPanelRows);
-    return true;
-  };
-  switch (type) {
-    case TensorType::F32:
-      return each(16, [&](std::size_t k, float* at) { pack_f32(rows, k, at); });
-    case TensorType::BF16:
-      return each(32, [&](std::size_t k, float* at) { pack_bf16(rows, k, at); });
-    case TensorType::Q8_0:
-      return each(64, [&](std::size_t k, float* at) {
-        pack_q8_0(rows, k, std::min<std::size_t>(2, (depth - k) / 32), at);
-      });
-    default:
-      return false;
-  }
-}
-
-static void pack_floats(const float* const* rows, std::size_t depth, float* panel) {
-  const std::byte* bytes[kLanes];
-  for (std::size_t i = 0; i < kLanes; ++i) bytes[i] = reinterpret_cast<const std::byte*>(rows[i]);
-  std::size_t k = 0;
-  for (; k + kLanes <= depth; k += kLanes) pack_f32(bytes, k, panel + k * kPanelRows);
-  for (; k < depth; ++k)
-    for (std::size_t i = 0; i < kLanes; ++i) panel[k * kPanelRows + i] = rows[i][k];
 }
 
 static float dot(const float* a, const float* b, std::size_t n) {
@@ -774,23 +664,13 @@ static void softmax(float* scores, std::size_t n) {
 
 #include "compute/cpu/cells_impl.h"
 
-#if defined(STRATA_NEON)
-constexpr std::size_t kFloatRuns = 2;  // runs whose accumulators fit the registers
-#else
-constexpr std::size_t kFloatRuns = 4;
-#endif
-#if defined(STRATA_AVX512)
-constexpr std::size_t kFloatTokens = 4;  // that float rows meet together
-#else
-constexpr std::size_t kFloatTokens = 2;
-#endif
 // Tokens of a window that goes without panels.
 #if defined(STRATA_VBMI)
 constexpr std::size_t kRowTokens = kTurnedTokens;
 #else
 constexpr std::size_t kRowTokens = kFewTokens;
 #endif
-#include "compute/cpu/float_gemv_impl.h"
+#include "compute/cpu/float_gemm_impl.h"
 
 // Unpacking first: the products use it.
 #include "compute/cpu/unpack_impl.h"
@@ -805,8 +685,7 @@ constexpr std::size_t kRowTokens = kFewTokens;
 
 static std::string_view way(TensorType type, Inputs inputs, bool few) {
   if (inputs == Inputs::floats) {
-    if (few && float_gemv_of(type)) return "rows";
-    return has_pack(type) ? "panels" : "decoded panels";
+    return has_float_gemm(type) ? "rows" : "decoded rows";
   }
   const IntFormat* format = inputs == Inputs::bytes ? int_format(type) : word_format(type);
   if (!format) return "";
@@ -818,13 +697,7 @@ static constexpr Kernels make_table(std::string_view isa) {
   table.isa = isa;
   table.few_tokens = kRowTokens;
   table.way = way;
-  table.gemm = gemm;
-#if defined(STRATA_AVX512)
-  table.gemm_narrow = gemm_narrow;
-#endif
-  table.pack = pack;
-  table.float_gemv = float_gemv;
-  table.pack_floats = pack_floats;
+  table.float_gemm = float_gemm;
   table.dot = dot;
   table.rms_norm = rms_norm;
   table.rms_norms = rms_norms;

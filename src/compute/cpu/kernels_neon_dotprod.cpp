@@ -26,7 +26,6 @@
 
 namespace strata::cpu {
 namespace {
-constexpr std::size_t kTileTokens = 1;    // tokens whose accumulators fit the registers
 constexpr std::size_t kDeltaVectors = 2;  // vectors of columns of a delta step
 constexpr std::size_t kQueries = 4;       // queries scored at once
 #include "compute/cpu/kernels_impl.h"

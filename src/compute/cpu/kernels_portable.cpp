@@ -20,7 +20,6 @@
 
 namespace strata::cpu {
 namespace {
-constexpr std::size_t kTileTokens = 1;    // tokens whose accumulators fit the registers
 constexpr std::size_t kIntTokens = 1;     // the same of integer tiles
 constexpr std::size_t kTileVectors = 1;   // vectors of rows of an integer tile
 constexpr std::size_t kDeltaVectors = 1;  // vectors of columns of a delta step

@@ -160,6 +160,27 @@ STRATA_INLINE float half_at(const quant::Byte* bytes) {
   std::memcpy(&half, bytes, sizeof half);
   return half;
 }
+STRATA_INLINE IntLanes widened_words(const std::byte* p) {
+  const auto* words = reinterpret_cast<const std::uint16_t*>(p);
+  const uint16x8_t low = vld1q_u16(words), high = vld1q_u16(words + 8);
+  return {(int32x4_t)vmovl_u16(vget_low_u16(low)), (int32x4_t)vmovl_high_u16(low),
+          (int32x4_t)vmovl_u16(vget_low_u16(high)), (int32x4_t)vmovl_high_u16(high)};
+}
+STRATA_INLINE IntLanes widened_bytes(const quant::Byte* p) {
+  const int8x16_t bytes = vreinterpretq_s8_u8(vld1q_u8(p));
+  const int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_high_s8(bytes);
+  return {vmovl_s16(vget_low_s16(low)), vmovl_high_s16(low), vmovl_s16(vget_low_s16(high)),
+          vmovl_high_s16(high)};
+}
+STRATA_INLINE Lanes upper_halves(const std::byte* p) {
+  return (Lanes)(widened_words(p) << 16);
+}
+STRATA_INLINE Lanes halves(const std::byte* p) {
+  const auto four = [&](std::size_t i) {
+    return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(reinterpret_cast<const std::uint8_t*>(p) + i)));
+  };
+  return {four(0), four(8), four(16), four(24)};
+}
 STRATA_INLINE Lanes half_lanes(const IntLanes& halves) {
   const auto widen = [](int32x4_t v) { return vcvt_f32_f16(vreinterpret_f16_s16(vmovn_s32(v))); };
   return {widen(halves.a), widen(halves.b), widen(halves.c), widen(halves.d)};
