@@ -43,6 +43,7 @@ struct BenchArguments {
 
 constexpr std::uint32_t kMostAttempts = 3;  // times the repetitions, when runs are disturbed
 constexpr std::uint32_t kMostBatch = 64;
+constexpr std::uint32_t kWarmTokens = 2048;  // of the uncounted prompt before all tests, at most
 
 std::vector<BenchTest> tests_of(const BenchArguments& arguments) {
   std::vector<BenchTest> tests;
@@ -252,7 +253,9 @@ Result<int> run_bench(BenchArguments& arguments) {
   const auto report = make_report(format, arguments.parts, arguments.probe_mib > 0);
   progress.next("warming up");
   progress.update(0, 0);
-  STRATA_TRY(benchmark->warm_up());
+  std::uint32_t longest = 0;
+  for (const std::uint32_t prompt : arguments.prompts) longest = std::max(longest, prompt);
+  STRATA_TRY(benchmark->warm_up(std::min(longest, kWarmTokens)));
   progress.clear();
   report->start(*benchmark);
   Bench bench(arguments, *benchmark, progress);

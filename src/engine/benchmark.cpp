@@ -91,7 +91,7 @@ Status Benchmark::read_tokens(Sequence& sequence, std::uint32_t tokens, bool log
   return check_file();
 }
 
-Status Benchmark::warm_up() {
+Status Benchmark::warm_up(std::uint32_t tokens) {
   constexpr std::size_t page = 4096;
   unsigned sum = 0;
   const ExpertLifetime experts = network_.experts->lifetime(0, 0);
@@ -104,7 +104,7 @@ Status Benchmark::warm_up() {
   }
   [[maybe_unused]] const volatile unsigned keep = sum;
   STRATA_ASSIGN(Sequence sequence, forward_.new_sequence());
-  return read_tokens(sequence, 16, true);
+  return read_tokens(sequence, std::max<std::uint32_t>(tokens, 16), true);
 }
 
 Result<BenchmarkRun> Benchmark::read_prompt(std::uint32_t tokens) {

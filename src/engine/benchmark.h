@@ -65,8 +65,9 @@ class Benchmark {
   void use_tokens(std::vector<std::int32_t> ids) { ids_ = std::move(ids); }
 
   // Touches every page of the weights but those of the n-gram tables, so that the first run does
-  // not pay for the mapping; then reads a few tokens.
-  Status warm_up();
+  // not pay for the mapping; then reads a prompt of so many tokens, or a few: memory of a window
+  // that was never touched would cost the first run up to a quarter of its speed.
+  Status warm_up(std::uint32_t tokens);
   // A prompt of random tokens in a fresh sequence, with the logits of its last token.
   Result<BenchmarkRun> read_prompt(std::uint32_t tokens);
   // Fills the context that decode() starts from. Cheap where `depth` is not below the last one.

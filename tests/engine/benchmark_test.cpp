@@ -31,7 +31,7 @@ class BenchmarkTest : public testing::Test {
     auto opened = Benchmark::open(model_->files, options);
     ASSERT_TRUE(opened) << opened.error().message;
     benchmark_ = std::move(*opened);
-    ASSERT_TRUE(benchmark_->warm_up());
+    ASSERT_TRUE(benchmark_->warm_up(16));
   }
 
   BenchmarkRun decode(std::uint32_t tokens, std::uint32_t sequences) {
