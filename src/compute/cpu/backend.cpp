@@ -28,8 +28,10 @@ std::size_t part_bytes(std::size_t total, std::size_t tokens, std::size_t thread
   const std::size_t floor = 4 * least / (4 + tokens);
   return std::clamp(total / (4 * threads), floor, std::max(most / tokens, floor));
 }
-std::size_t sweep_height(std::size_t row_bytes, std::size_t part) {
-  return std::clamp(part / row_bytes / kLanes * kLanes, kLanes, 32 * kLanes);
+// Whole panels where tokens are enough for them.
+std::size_t sweep_height(std::size_t row_bytes, std::size_t part, std::size_t tokens) {
+  const std::size_t step = tokens > kFewTokens ? kPanelRows / 2 : kLanes;
+  return std::clamp(part / row_bytes / step * step, step, 32 * kLanes);
 }
 
 }  // namespace
@@ -263,7 +265,7 @@ CpuBackend::Cut CpuBackend::cut_of(const Product& p, std::size_t first, std::siz
   if (p.tokens == 0) return cut;
   const std::size_t threads = pool_.threads(), rows = p.matrix.rows;
   if (p.tokens <= kernels_.few_tokens) {
-    cut.height = sweep_height(p.matrix.row_bytes, part_bytes(total, p.tokens, threads));
+    cut.height = sweep_height(p.matrix.row_bytes, part_bytes(total, p.tokens, threads), p.tokens);
     cut.panels = cut.tall = (rows + cut.height - 1) / cut.height;
     return cut;
   }

@@ -140,14 +140,14 @@ STRATA_INLINE void group_dots(const PanelView& panel, std::size_t g, const Byte*
   for (std::size_t i = 0; i < Vectors; ++i)
     for (std::size_t t = 0; t < Tokens; ++t)
       dots.whole[i][t] =
-          std::is_same_v<Byte, std::uint8_t> ? panel.start[g * kVectors + i] : all_int(0);
-  const IntLanes* at = panel.codes + g * (Width / 4) * kVectors;
+          std::is_same_v<Byte, std::uint8_t> ? panel.start[g * kIntVectors + i] : all_int(0);
+  const IntLanes* at = panel.codes + g * (Width / 4) * kIntVectors;
   const Byte* in[Tokens];
   for (std::size_t t = 0; t < Tokens; ++t) in[t] = x[t] + g * Width;
 #pragma GCC unroll 8
   for (std::size_t k = 0; k < Width / 4; ++k) {
     IntLanes codes[Vectors];
-    for (std::size_t i = 0; i < Vectors; ++i) codes[i] = at[k * kVectors + i];
+    for (std::size_t i = 0; i < Vectors; ++i) codes[i] = at[k * kIntVectors + i];
     for (std::size_t t = 0; t < Tokens; ++t)
       for (std::size_t i = 0; i < Vectors; ++i)
         dots.whole[i][t] = dot4(dots.whole[i][t], in[t] + 4 * k, codes[i]);
@@ -160,25 +160,46 @@ STRATA_INLINE void word_dots(const PanelView& panel, std::size_t g, const std::i
                              Tile<Vectors, Tokens>& dots) {
   for (std::size_t i = 0; i < Vectors; ++i)
     for (std::size_t t = 0; t < Tokens; ++t) dots.whole[i][t] = all_int(0);
-  const IntLanes* at = panel.codes + g * 16 * kVectors;
+  const IntLanes* at = panel.codes + g * 16 * kIntVectors;
   const std::int16_t* in[Tokens];
   for (std::size_t t = 0; t < Tokens; ++t) in[t] = x[t] + g * 32;
 #pragma GCC unroll 8
   for (std::size_t k = 0; k < 16; ++k) {
     IntLanes codes[Vectors];
-    for (std::size_t i = 0; i < Vectors; ++i) codes[i] = at[k * kVectors + i];
+    for (std::size_t i = 0; i < Vectors; ++i) codes[i] = at[k * kIntVectors + i];
     for (std::size_t t = 0; t < Tokens; ++t)
       for (std::size_t i = 0; i < Vectors; ++i)
         dots.whole[i][t] = dot2(dots.whole[i][t], codes[i], in[t] + 2 * k);
   }
 }
 
+// Lines of what comes later that a tile of few tokens asks for, some with each group: such tiles
+// are soon over, and asked for at once they would keep what is loaded next waiting.
+struct Ahead {
+  const std::byte* at = nullptr;
+  std::size_t each = 0, groups = 0;  // lines a group, groups that still ask
+
+  Ahead() = default;
+  Ahead(const std::byte* from, std::size_t lines, std::size_t of)
+      : at(from), each((lines + of - 1) / of), groups(each == 0 ? 0 : (lines + each - 1) / each) {}
+  STRATA_METHOD void ask() {
+    if (groups == 0) return;
+    --groups;
+    for (std::size_t i = 0; i < each; ++i, at += 64) __builtin_prefetch(at);
+  }
+};
+struct NothingAhead {
+  NothingAhead() = default;
+  STRATA_METHOD explicit NothingAhead(const Ahead&) {}
+  STRATA_METHOD void ask() {}
+};
+
 // One block, formats with integer scales. Where the scaled sums of the whole block stay below 2^24
 // (`Exact`) floats hold them as exactly as integers do, in fewer steps.
 template <std::size_t Width, bool Exact, bool Minima, std::size_t Vectors, std::size_t Tokens,
-          class Before>
+          class Before, class Asked>
 STRATA_INLINE void integer_block(const PanelView& panel, const QuantizedRow* x, std::size_t at,
-                                 const Before& before, Lanes (*acc)[Tokens]) {
+                                 const Before& before, Asked& ahead, Lanes (*acc)[Tokens]) {
   const InputByte<!Minima>* in[Tokens];
   for (std::size_t t = 0; t < Tokens; ++t) in[t] = inputs_of<!Minima>(x[t]) + at;
   Tile<Vectors, Tokens> total;
@@ -189,16 +210,17 @@ STRATA_INLINE void integer_block(const PanelView& panel, const QuantizedRow* x, 
       scaled[i][t] = all(0.0f);
     }
   for (std::size_t g = 0; g < kBlock / Width; ++g) {
+    if (Width == 32 || g % 2 == 0) ahead.ask();
     Tile<Vectors, Tokens> dots;
     group_dots<Width>(panel, g, in, dots);
     for (std::size_t i = 0; i < Vectors; ++i)
       for (std::size_t t = 0; t < Tokens; ++t) {
         const IntLanes& dot = dots.whole[i][t];
         if constexpr (Exact) {
-          const Lanes& scale = panel.float_scales[g * kVectors + i];
+          const Lanes& scale = panel.float_scales[g * kIntVectors + i];
           scaled[i][t] = fma_lanes(to_float(dot), scale, scaled[i][t]);
         } else {
-          total.whole[i][t] += dot * panel.scales[g * kVectors + i];
+          total.whole[i][t] += dot * panel.scales[g * kIntVectors + i];
         }
       }
   }
@@ -211,7 +233,7 @@ STRATA_INLINE void integer_block(const PanelView& panel, const QuantizedRow* x, 
         const std::int16_t* sums = (Width == 32 ? x[t].sums32 : x[t].sums16) + at / Width;
         IntLanes low = all_int(0);
         for (std::size_t g = 0; g < kBlock / Width; g += 2)
-          low = dot2(low, panel.mins[g / 2 * kVectors + i], sums + g);
+          low = dot2(low, panel.mins[g / 2 * kIntVectors + i], sums + g);
         acc[i][t] = fma_lanes(to_float(low), -(panel.dmin[i] * dx), acc[i][t]);
       }
     }
@@ -219,9 +241,9 @@ STRATA_INLINE void integer_block(const PanelView& panel, const QuantizedRow* x, 
 }
 
 // The same for formats with a float scale for each 32 values.
-template <bool Minima, bool Words, std::size_t Vectors, std::size_t Tokens>
+template <bool Minima, bool Words, std::size_t Vectors, std::size_t Tokens, class Asked>
 STRATA_INLINE void float_block(const PanelView& panel, std::size_t groups, const QuantizedRow* x,
-                               std::size_t at, Lanes (*acc)[Tokens]) {
+                               std::size_t at, Asked& ahead, Lanes (*acc)[Tokens]) {
   const InputByte<!Minima>* bytes[Tokens];
   const std::int16_t* words[Tokens];
   const float *scales[Tokens], *scaled_sums[Tokens];
@@ -236,6 +258,7 @@ STRATA_INLINE void float_block(const PanelView& panel, std::size_t groups, const
   }
   if (groups == 0) __builtin_unreachable();
   for (std::size_t g = 0; g < groups; ++g) {
+    ahead.ask();
     Tile<Vectors, Tokens> dots;
     if constexpr (Words) {
       word_dots(panel, g, words, dots);
@@ -245,10 +268,11 @@ STRATA_INLINE void float_block(const PanelView& panel, std::size_t groups, const
     for (std::size_t t = 0; t < Tokens; ++t) {
       const Lanes dx = all(scales[t][g]);
       for (std::size_t i = 0; i < Vectors; ++i) {
-        acc[i][t] =
-            fma_lanes(to_float(dots.whole[i][t]), panel.group_d[g * kVectors + i] * dx, acc[i][t]);
+        acc[i][t] = fma_lanes(to_float(dots.whole[i][t]), panel.group_d[g * kIntVectors + i] * dx,
+                              acc[i][t]);
         if constexpr (Minima)
-          acc[i][t] = fma_lanes(panel.group_m[g * kVectors + i], all(scaled_sums[t][g]), acc[i][t]);
+          acc[i][t] =
+              fma_lanes(panel.group_m[g * kIntVectors + i], all(scaled_sums[t][g]), acc[i][t]);
       }
     }
   }
@@ -268,10 +292,10 @@ enum class TileKind {
 
 // Where a tile's sums come from and go to.
 struct TileSums {
-  float* kept = nullptr;        // [token][kPanelRows]: those of the blocks before, and after
-  bool first = false;           // there are no blocks before
-  float* const* out = nullptr;  // by token: rows that they go to instead, after the last block
-  bool streamed = false;        // past the caches; the rows begin at cache lines
+  const float* before = nullptr;  // those of the blocks before, of the first token
+  std::size_t stride = 0;         // from each token's to the next one's
+  float* const* after = nullptr;  // by token: the row that they go to
+  bool streamed = false;          // past the caches; rows begin at cache lines
 };
 
 STRATA_INLINE void store_past(float* p, const Lanes& v) {
@@ -282,54 +306,62 @@ STRATA_INLINE void store_past(float* p, const Lanes& v) {
 #endif
 }
 
-// A block of the panel's vectors from v on for `Tokens` tokens.
-template <TileKind Kind, std::size_t Vectors, std::size_t Tokens>
-static void block_tile(const IntPanel& panel, std::size_t v, std::size_t groups,
-                       const QuantizedRow* x, std::size_t at, const TileSums& sums) {
+// `groups` times 32 inputs of the panels' vectors from v on for `Tokens` tokens.
+template <TileKind Kind, std::size_t Vectors, std::size_t Tokens, class Asked>
+static void block_tile(const IntPanel* panels, std::size_t v, std::size_t groups,
+                       const QuantizedRow* x, std::size_t at, const TileSums& sums,
+                       const Ahead& asked) {
+  Asked ahead(asked);
+  constexpr std::size_t block_groups = kBlock / 32;
   Lanes acc[Vectors][Tokens];
-  const auto kept = [&](std::size_t i, std::size_t t) {
-    return sums.kept + t * kPanelRows + (v + i) * kLanes;
-  };
   const auto before = [&](std::size_t i, std::size_t t) {
-    return sums.first ? all(0.0f) : load(kept(i, t));
+    return load(sums.before + t * sums.stride + (v + i) * kLanes);
   };
-  const PanelView view(panel, v);
   using enum TileKind;
   if constexpr (Kind == floats || Kind == floats_minima || Kind == words) {
     for (std::size_t i = 0; i < Vectors; ++i)
       for (std::size_t t = 0; t < Tokens; ++t) acc[i][t] = before(i, t);
-    float_block<Kind == floats_minima, Kind == words, Vectors, Tokens>(view, groups, x, at, acc);
+    for (std::size_t g = 0; g < groups; g += block_groups)
+      float_block<Kind == floats_minima, Kind == words, Vectors, Tokens>(
+          PanelView(*panels++, v % kIntVectors), std::min(block_groups, groups - g), x, at + 32 * g,
+          ahead, acc);
   } else {
     constexpr bool minima = Kind == integers32_minima || Kind == integers16_minima;
     constexpr bool exact = Kind == integers32_exact || Kind == integers16_exact;
     constexpr std::size_t width = Kind >= integers32 ? 32 : 16;
-    integer_block<width, exact, minima, Vectors, Tokens>(view, x, at, before, acc);
+    integer_block<width, exact, minima, Vectors, Tokens>(PanelView(*panels++, v % kIntVectors), x,
+                                                         at, before, ahead, acc);
+    const auto so_far = [&](std::size_t i, std::size_t t) { return acc[i][t]; };
+    for (std::size_t g = block_groups; g < groups; g += block_groups)
+      integer_block<width, exact, minima, Vectors, Tokens>(PanelView(*panels++, v % kIntVectors), x,
+                                                           at + 32 * g, so_far, ahead, acc);
   }
-  for (std::size_t i = 0; i < Vectors; ++i)
-    for (std::size_t t = 0; t < Tokens; ++t) {
-      if (!sums.out) {
-        store(kept(i, t), acc[i][t]);
-      } else if (sums.streamed) {
-        store_past(sums.out[t] + (v + i) * kLanes, acc[i][t]);
-      } else {
-        store(sums.out[t] + (v + i) * kLanes, acc[i][t]);
-      }
-    }
+  float* to[Tokens];
+  for (std::size_t t = 0; t < Tokens; ++t) to[t] = sums.after[t] + v * kLanes;
+  if (sums.streamed) {
+    for (std::size_t t = 0; t < Tokens; ++t)
+      for (std::size_t i = 0; i < Vectors; ++i) store_past(to[t] + i * kLanes, acc[i][t]);
+  } else {
+    for (std::size_t t = 0; t < Tokens; ++t)
+      for (std::size_t i = 0; i < Vectors; ++i) store(to[t] + i * kLanes, acc[i][t]);
+  }
 }
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC pop_options
 #endif
 
-using BlockTile = void (*)(const IntPanel& panel, std::size_t v, std::size_t groups,
-                           const QuantizedRow* x, std::size_t at, const TileSums& sums);
-// By vectors (1 to kTileVectors) and tokens (1 to kIntTokens).
+using BlockTile = void (*)(const IntPanel* panels, std::size_t v, std::size_t groups,
+                           const QuantizedRow* x, std::size_t at, const TileSums& sums,
+                           const Ahead& asked);
+// Whether they ask ahead, by vectors (1 to kTileVectors) and tokens (1 to kIntTokens).
 struct TileTable {
-  BlockTile of[kTileVectors][kIntTokens];
+  BlockTile of[2][kTileVectors][kIntTokens];
 };
 template <TileKind Kind, std::size_t Vectors, std::size_t... Token>
 static constexpr void fill_tiles(TileTable& table, std::index_sequence<Token...>) {
-  ((table.of[Vectors - 1][Token] = block_tile<Kind, Vectors, Token + 1>), ...);
+  ((table.of[0][Vectors - 1][Token] = block_tile<Kind, Vectors, Token + 1, NothingAhead>), ...);
+  ((table.of[1][Vectors - 1][Token] = block_tile<Kind, Vectors, Token + 1, Ahead>), ...);
 }
 template <TileKind Kind>
 static const TileTable& tiles() {
@@ -355,22 +387,45 @@ static const TileTable& tiles_of(const IntFormat& format) {
   return exact_in_floats(format) ? tiles<integers16_exact>() : tiles<integers16>();
 }
 
-// Up to kPanelRows rows, unpacked block by block, with every token; `next` is the panel that is
-// unpacked after it, if that is another.
-static void int_panel(const IntFormat& format, const std::byte* matrix, std::size_t row_bytes,
-                      std::size_t row_count, std::size_t width, const QuantizedRow* x,
-                      float* const* y, std::size_t tokens, const std::byte* next, bool streamed) {
+// What is unpacked at a time: as much as the first cache holds beside the inputs of a tile. Two
+// blocks of fewer rows halve the comings and goings of the sums; words are read from further away
+// than the second cache, and meet more rows each time.
+struct PanelShape {
+  std::size_t rows = kIntRows, blocks = 2;
+};
+static PanelShape panel_shape(const IntFormat& format) {
+  if (format.kind == BlockKind::group_words) return {2 * kIntRows, 1};
+  return {};
+}
+constexpr std::size_t kMostPanels = 2, kMostRows = 2 * kIntRows;
+
+// Up to `shape.rows` rows, unpacked some blocks at a time, with every token; `next` is the panel
+// that is unpacked after it, if that is another.
+static void int_panel(const IntFormat& format, const PanelShape& shape, const std::byte* matrix,
+                      std::size_t row_bytes, std::size_t row_count, std::size_t width,
+                      const QuantizedRow* x, float* const* y, std::size_t tokens,
+                      const std::byte* next, bool streamed) {
   const TypeTraits& type = traits(format.type);
   const Fill fill = fill_of(format);
   const TileTable& tiles = tiles_of(format);
   struct alignas(64) Scratch {
-    IntPanel panel;
+    IntPanel panels[kMostPanels];
     std::vector<float, HugeAllocator<float>>
-        sums;  // [tokens][kPanelRows]: close together, where y's rows are far apart
+        sums;                  // [tokens][shape.rows]: close together, where y's rows are far apart
+    std::vector<float*> kept;  // by token
+    std::size_t rows = 0;
   };
-  thread_local std::unique_ptr<Scratch> scratch = std::make_unique<Scratch>();
-  if (scratch->sums.size() < tokens * kPanelRows) scratch->sums.resize(tokens * kPanelRows);
-  const std::byte* rows[kPanelRows];
+  thread_local std::unique_ptr<Scratch> own = std::make_unique<Scratch>();
+  Scratch& scratch = *own;
+  if (scratch.kept.size() < tokens || scratch.rows != shape.rows) {
+    scratch.rows = shape.rows;
+    scratch.kept.resize(std::max(tokens, scratch.kept.size()));
+    scratch.sums.resize(scratch.kept.size() * kMostRows);
+    for (std::size_t t = 0; t < scratch.kept.size(); ++t)
+      scratch.kept[t] = scratch.sums.data() + t * shape.rows;
+  }
+  alignas(64) static constexpr float zeros[kMostRows] = {};
+  const std::byte* rows[kMostRows];
   const std::size_t vectors = (row_count + kLanes - 1) / kLanes;
   for (std::size_t r = 0; r < vectors * kLanes; ++r)
     rows[r] = matrix + std::min(r, row_count - 1) * row_bytes;
@@ -378,38 +433,55 @@ static void int_panel(const IntFormat& format, const std::byte* matrix, std::siz
   const bool direct = row_count % kLanes == 0;
   for (std::size_t t = 0; t < tokens && streamed; ++t)
     streamed = reinterpret_cast<std::uintptr_t>(y[t]) % 64 == 0;
-  for (std::size_t at = 0; at < width; at += kBlock) {
-    const std::size_t groups = std::min(kBlock, width - at) / 32;
+  // As many tokens a tile as there is room for, in tiles of about one size.
+  const std::size_t turns = (tokens + kIntTokens - 1) / kIntTokens;
+  const std::size_t least = tokens / turns, larger_ones = tokens % turns;
+  const std::size_t turn_rows = (row_count + turns - 1) / turns;
+  const bool asks = turns <= 3;  // while they multiply
+  constexpr std::size_t block_groups = kBlock / 32;
+  const std::size_t deep = shape.blocks * kBlock;
+  for (std::size_t at = 0; at < width; at += deep) {
+    const std::size_t groups = std::min(deep, width - at) / 32;
     const std::size_t offset = at / type.block_values * type.block_bytes;
     const std::size_t bytes = groups * 32 / type.block_values * type.block_bytes;
-    for (std::size_t v = 0; v < vectors; ++v)
-      fill_panel(format, fill, rows + v * kLanes, offset, groups, bytes, v, scratch->panel);
-    // As many tokens a tile as there is room for, in tiles of about one size.
-    const std::size_t turns = (tokens + kIntTokens - 1) / kIntTokens;
-    for (std::size_t turn = 0; turn < turns; ++turn) {
-      const std::size_t t = tokens * turn / turns, count = tokens * (turn + 1) / turns - t;
-      // The same block of the next panel, a little before each tile: all at once, the requests
-      // would keep those of the next fill waiting. The second cache keeps it until then; from there
-      // the next block of this panel is asked for.
-      const std::size_t from = row_count * bytes * turn / turns;
-      if (next)
-        prefetch_run(next + row_count * offset + from,
-                     row_count * bytes * (turn + 1) / turns - from);
-      if (at + kBlock < width)
-        for (std::size_t r = row_count * turn / turns; r < row_count * (turn + 1) / turns; ++r)
-          prefetch_run(rows[r] + offset + bytes, bytes);
-      const bool last = at + kBlock >= width;
-      const TileSums sums{scratch->sums.data() + t * kPanelRows, at == 0,
-                          last && direct ? y + t : nullptr, streamed};
-      for (std::size_t v = 0; v < vectors; v += kTileVectors) {
-        const std::size_t height = vectors - v >= kTileVectors ? kTileVectors : 1;
-        for (std::size_t i = v; i < std::min(vectors, v + kTileVectors); i += height)
-          tiles.of[height - 1][count - 1](scratch->panel, i, groups, x + t, at, sums);
+    const bool last = at + deep >= width;
+    for (std::size_t b = 0; b * block_groups < groups; ++b) {
+      const std::size_t some = std::min(block_groups, groups - b * block_groups);
+      const std::size_t from = offset + b * kBlock / type.block_values * type.block_bytes;
+      const std::size_t some_bytes = some * 32 / type.block_values * type.block_bytes;
+      for (std::size_t v = 0; v < vectors; ++v)
+        fill_panel(format, fill, rows + v * kLanes, from, some, some_bytes, v % kIntVectors,
+                   scratch.panels[v / kIntVectors * shape.blocks + b]);
+    }
+    // The same blocks of the next panel, a little with each tile: all at once, the requests would
+    // keep those of the next fill waiting. The second cache keeps them until then; from there the
+    // next blocks of this panel are asked for.
+    const std::size_t lines = next ? (row_count * bytes / turns + 63) / 64 : 0;
+    const std::byte* later = next ? next + row_count * offset : matrix;
+    TileSums sums{at == 0 ? zeros : scratch.sums.data(), at == 0 ? 0 : shape.rows,
+                  last && direct ? y : scratch.kept.data(), last && direct && streamed};
+    std::size_t t = 0, row = 0;
+    for (std::size_t turn = 0; turn < turns; ++turn, later += 64 * lines) {
+      const std::size_t count = turn < larger_ones ? least + 1 : least;
+      if (!asks) {
+        prefetch_run(later, 64 * lines);
+        const std::size_t end = last ? 0 : std::min(row_count, row + turn_rows);
+        for (; row < end; ++row) prefetch_run(rows[row] + offset + bytes, bytes);
       }
+      for (std::size_t v = 0; v < vectors; v += kTileVectors) {
+        const std::size_t height = std::min(kTileVectors, vectors - v);
+        const bool asking = asks && v == 0;
+        tiles.of[asking][height - 1][count - 1](scratch.panels + v / kIntVectors * shape.blocks, v,
+                                                groups, x + t, at, sums,
+                                                asking ? Ahead(later, lines, groups) : Ahead());
+      }
+      t += count;
+      sums.before += count * sums.stride;
+      sums.after += count;
     }
   }
   for (std::size_t t = 0; t < tokens && !direct; ++t)
-    std::memcpy(y[t], scratch->sums.data() + t * kPanelRows, row_count * sizeof(float));
+    std::memcpy(y[t], scratch.kept[t], row_count * sizeof(float));
 }
 
 static bool has_gemv([[maybe_unused]] const IntFormat& format) {
@@ -426,7 +498,10 @@ static void int_gemm(const IntFormat& format, const std::byte* matrix, std::size
                      std::size_t row_count, std::size_t width, const QuantizedRow* x,
                      float* const* y, std::size_t tokens, const std::byte* after, bool streamed) {
 #if defined(STRATA_VBMI)
-  if (const Gemv few = gemv_of(format); few && tokens <= kRowTokens)
+  // More tokens are quicker by panels, if those are quickly made.
+  constexpr std::size_t always = 5;
+  const std::size_t most = fills_quickly(format) ? always : kRowTokens;
+  if (const Gemv few = gemv_of(format); few && tokens <= most)
     return few(matrix, row_bytes, row_count, width, x, y, tokens, after);
 #elif defined(STRATA_AVX2)
   if (tokens <= kFewTokens && has_rows(format.type))
@@ -434,12 +509,13 @@ static void int_gemm(const IntFormat& format, const std::byte* matrix, std::size
 #endif
   thread_local std::vector<float*> out;
   out.resize(tokens);
-  for (std::size_t row = 0; row < row_count; row += kPanelRows) {
+  const PanelShape shape = panel_shape(format);
+  for (std::size_t row = 0; row < row_count; row += shape.rows) {
     for (std::size_t t = 0; t < tokens; ++t) out[t] = y[t] + row;
-    const std::byte* next =
-        row + kPanelRows < row_count ? matrix + (row + kPanelRows) * row_bytes : after;
-    int_panel(format, matrix + row * row_bytes, row_bytes, std::min(kPanelRows, row_count - row),
-              width, x, out.data(), tokens, next, streamed);
+    const std::size_t rest = row_count - row;
+    const std::byte* next = rest > shape.rows ? matrix + (row + shape.rows) * row_bytes : after;
+    int_panel(format, shape, matrix + row * row_bytes, row_bytes, std::min(shape.rows, rest), width,
+              x, out.data(), tokens, next, streamed);
   }
 #if defined(STRATA_AVX512)
   if (streamed) _mm_sfence();

@@ -10,18 +10,20 @@ static bool exact_in_floats(const IntFormat& format) {
          format.type == TensorType::IQ1_M || format.type == TensorType::Q3_K;
 }
 
-// A block of up to 64 rows, rows in the lanes of kVectors vectors.
+constexpr std::size_t kIntVectors = 2, kIntRows = kIntVectors * kLanes;
+
+// A block of up to kIntRows rows, rows in the lanes of kIntVectors vectors.
 struct IntPanel {
   // Four signed bytes a lane: code minus zero. Of group_words two 16-bit integers a lane.
-  IntLanes codes[kBlock / 2][kVectors];
-  IntLanes start[16][kVectors];  // by group: -128 times the sum of its codes; not with minima
+  IntLanes codes[kBlock / 2][kIntVectors];
+  IntLanes start[16][kIntVectors];  // by group: -128 times the sum of its codes; not with minima
   union {
-    IntLanes scales[16][kVectors];
-    Lanes float_scales[16][kVectors];  // of formats that are exact_in_floats
+    IntLanes scales[16][kIntVectors];
+    Lanes float_scales[16][kIntVectors];  // of formats that are exact_in_floats
   };
-  IntLanes mins[8][kVectors];  // two groups' 16-bit minima a lane
-  Lanes d[kVectors], dmin[kVectors];
-  Lanes group_d[8][kVectors], group_m[8][kVectors];
+  IntLanes mins[8][kIntVectors];  // two groups' 16-bit minima a lane
+  Lanes d[kIntVectors], dmin[kIntVectors];
+  Lanes group_d[8][kIntVectors], group_m[8][kIntVectors];
 };
 
 // A block (256 values, or `groups` times 32 of a multiple of fill_groups()) of each of 16 rows into
@@ -133,7 +135,7 @@ static void fill_q6_k(const std::byte* const* rows, std::size_t, std::size_t v, 
     for (std::size_t i = 0; i < 8; ++i) {
       const IntLanes &a = low[16 * half + i], &b = low[16 * half + 8 + i];
       const IntLanes& top = high[8 * half + i];
-      IntLanes(*codes)[kVectors] = panel.codes + 32 * half + i;
+      IntLanes(*codes)[kIntVectors] = panel.codes + 32 * half + i;
       codes[0][v] = bytes_minus((a & kNibbles) | ((top << 4) & 0x30303030), 32);
       codes[8][v] = bytes_minus((b & kNibbles) | ((top << 2) & 0x30303030), 32);
       codes[16][v] = bytes_minus(((a >> 4) & kNibbles) | (top & 0x30303030), 32);
@@ -383,21 +385,12 @@ static void fill_iq3_s(const std::byte* const* rows, std::size_t, std::size_t v,
 
 // --- formats with float scales ------------------------------------------------------------------
 
+#if !defined(STRATA_VBMI)
 // The codes of four or eight groups of Stride bytes whose last 16 hold nibbles: dword i of group g
 // at 4 g + i.
 template <std::size_t Stride>
 STRATA_INLINE void nibble_columns(const std::byte* const* rows, std::size_t groups,
                                   IntLanes* columns) {
-#if defined(STRATA_VBMI)
-  constexpr std::size_t span = 4 * Stride;
-  for (std::size_t half = 0; half < groups / 4; ++half) {
-    Zmm r[kLanes];
-    for (std::size_t i = 0; i < kLanes; ++i)
-      r[i] = pick_bytes<span>(rows[i], NibbleGroups<Stride, Stride - 16>::codes, half * span);
-    turn_dwords(r);
-    for (std::size_t i = 0; i < kLanes; ++i) columns[16 * half + i] = (IntLanes)r[i];
-  }
-#else
   alignas(64) std::byte codes[kLanes][128];
   const std::byte* sources[kLanes];
   for (std::size_t r = 0; r < kLanes; ++r) {
@@ -407,7 +400,6 @@ STRATA_INLINE void nibble_columns(const std::byte* const* rows, std::size_t grou
   }
   column_dwords(sources, 0, columns);
   if (groups > 4) column_dwords(sources, 64, columns + 16);
-#endif
 }
 
 // What stands before the nibbles of a group, four or eight groups of sixteen rows: words[field] of
@@ -419,35 +411,16 @@ struct GroupHeads {
 
   STRATA_INLINE void load(const std::byte* const* rows, std::size_t groups, GroupHeads& heads) {
     for (std::size_t r = 0; r < kLanes; ++r) {
-#if defined(STRATA_VBMI)
-      using Groups = NibbleGroups<Stride, Stride - 16>;
-      Zmm half[2];
-      for (std::size_t i = 0; i < 2; ++i)
-        half[i] =
-            pick_bytes<Groups::span>(rows[r], Groups::head, groups > 4 ? i * Groups::span : 0);
-      const auto put = [&](std::size_t field, const __m128i& eight) {
-        _mm_store_si128(reinterpret_cast<__m128i*>(heads.words[field][r]), eight);
-      };
-      put(0, Groups::template field<0>(half));
-      if constexpr (fields > 1) put(1, Groups::template field<1>(half));
-      if constexpr (fields > 2) put(2, Groups::template field<2>(half));
-      if constexpr (fields > 3) put(3, Groups::template field<3>(half));
-#else
       for (std::size_t g = 0; g < 8; ++g)
         for (std::size_t f = 0; f < fields; ++f)
           std::memcpy(&heads.words[f][r][g], rows[r] + Stride * (g % groups) + 2 * f, 2);
-#endif
     }
   }
   // A field as floats, by group.
   STRATA_INLINE void halves(const GroupHeads& heads, std::size_t field, Lanes* out) {
-#if defined(STRATA_VBMI)
-    turn_halves(&heads.words[field][0][0], out);
-#else
     for (std::size_t g = 0; g < 8; ++g)
       for (std::size_t r = 0; r < kLanes; ++r)
         out[g][r] = half_at(reinterpret_cast<const q::Byte*>(&heads.words[field][r][g]));
-#endif
   }
   // Two fields as dwords, by group.
   STRATA_INLINE void dwords(const GroupHeads& heads, std::size_t field, IntLanes* out) {
@@ -464,11 +437,12 @@ STRATA_INLINE IntLanes with_fifth(const IntLanes& codes, const IntLanes& bits, i
   return codes | (((four | (four << 7) | (four << 14) | (four << 21)) & 0x01010101) << 4);
 }
 
-#if defined(STRATA_VBMI)
-// Q5_0 and Q5_1, whose fields are turned as they lie, two of 16 bits a dword: of the first four
-// groups field f of groups 2 k and 2 k + 1 at 2 f + k, of the others at 8 + 2 f + k.
-template <std::size_t Stride, bool Minima, std::int32_t Zero, std::size_t Groups>
-STRATA_INLINE void fill_fifths(const std::byte* const* rows, std::size_t v, IntPanel& panel) {
+#else
+// Their fields are turned as they lie, two of 16 bits a dword: of the first four groups field f of
+// groups 2 k and 2 k + 1 at 2 f + k, of the others at 8 + 2 f + k.
+template <std::size_t Stride, bool Minima, bool Fifth, std::int32_t Zero, bool Table,
+          std::size_t Groups>
+STRATA_INLINE void fill_fields(const std::byte* const* rows, std::size_t v, IntPanel& panel) {
   using Fields = NibbleGroups<Stride, Stride - 16>;
   const auto load = [&](std::size_t r, Zmm* codes, Zmm* fields) {
     Fields::template load<Groups>(reinterpret_cast<const q::Byte*>(rows[r]), codes, fields);
@@ -503,9 +477,13 @@ STRATA_INLINE void fill_fifths(const std::byte* const* rows, std::size_t v, IntP
         const Zmm code[2] = {low_nibbles(packed), high_nibbles(packed)};
 #pragma GCC unroll 2
         for (std::size_t n = 0; n < 2; ++n) {
-          const Zmm bits = _mm512_multishift_epi64_epi8(load_zmm(kFifthBits.of[second][i].data()),
-                                                        field((Minima ? 2 : 1) + n));
-          const auto whole = (IntLanes)masked_or(bits, every_byte(16), code[n]);
+          auto whole = (IntLanes)code[n];
+          if constexpr (Fifth) {
+            const Zmm bits = _mm512_multishift_epi64_epi8(load_zmm(kFifthBits.of[second][i].data()),
+                                                          field((Minima ? 2 : 1) + n));
+            whole = (IntLanes)masked_or(bits, every_byte(16), code[n]);
+          }
+          if constexpr (Table) whole = iq4_lanes(whole);
           panel.codes[8 * g + 4 * n + i][v] = Zero == 0 ? whole : bytes_minus(whole, Zero);
         }
       }
@@ -519,11 +497,9 @@ template <std::size_t Stride, bool Minima, bool Fifth, std::int32_t Zero, bool T
 static void fill_nibbles(const std::byte* const* rows, std::size_t groups, std::size_t v,
                          IntPanel& panel) {
 #if defined(STRATA_VBMI)
-  if constexpr (Fifth) {
-    if (groups == 8) return fill_fifths<Stride, Minima, Zero, 8>(rows, v, panel);
-    return fill_fifths<Stride, Minima, Zero, 4>(rows, v, panel);
-  }
-#endif
+  if (groups == 8) return fill_fields<Stride, Minima, Fifth, Zero, Table, 8>(rows, v, panel);
+  return fill_fields<Stride, Minima, Fifth, Zero, Table, 4>(rows, v, panel);
+#else
   using Heads = GroupHeads<Stride>;
   Heads heads;
   Heads::load(rows, groups, heads);
@@ -555,6 +531,7 @@ static void fill_nibbles(const std::byte* const* rows, std::size_t groups, std::
       panel.codes[place][v] = Zero == 0 ? low : bytes_minus(low, Zero);
       panel.codes[place + 4][v] = Zero == 0 ? high : bytes_minus(high, Zero);
     }
+#endif
 }
 
 #if defined(STRATA_VBMI)
@@ -701,11 +678,20 @@ static void fill_words(const std::byte* const* rows, std::size_t groups, std::si
       const IntLanes c = columns[i];
       IntLanes* pairs = &panel.codes[16 * g + 2 * i][v];
       pairs[0] = (((c << 24) >> 24) & 0xffff) | (((c << 16) >> 24) << 16);
-      pairs[kVectors] = (((c << 8) >> 24) & 0xffff) | ((c >> 24) << 16);
+      pairs[kIntVectors] = (((c << 8) >> 24) & 0xffff) | ((c >> 24) << 16);
     }
     for (std::size_t b = 0; b < 2; ++b) panel.group_d[g + b][v] = scales[b] * all(0x1p24f);
   }
 }
+
+#if defined(STRATA_VBMI)
+// Whether that is quick enough for a few tokens, too.
+static bool fills_quickly(const IntFormat& format) {
+  using enum TensorType;
+  return format.type != Q2_K && format.type != Q3_K && format.type != IQ2_XXS &&
+         format.type != IQ3_XXS;
+}
+#endif
 
 // Groups of a block's beginning that a fill can do alone, without reading behind them.
 static std::size_t fill_groups(const IntFormat& format) {
