@@ -68,6 +68,14 @@ if(STRATA_SANITIZE)
   target_compile_options(strata_options INTERFACE -Wno-error
     -fsanitize=${STRATA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(strata_options INTERFACE -fsanitize=${STRATA_SANITIZE})
+  # Kernels made of one another, with a check at each access, take a quarter of an hour a file:
+  # here they stay functions (STRATA_SANITIZED), and check by calls where g++ can.
+  set(kernel_options -O1 -g1 -DSTRATA_SANITIZED)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    list(APPEND kernel_options --param=asan-instrumentation-with-call-threshold=0)
+  endif()
+  file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/compute/cpu/kernels_*.cpp)
+  set_property(SOURCE ${kernels} APPEND PROPERTY COMPILE_OPTIONS ${kernel_options})
 endif()
 
 # strata_library(NAME LINK ...): src/NAME/**.cpp as the static library strata_NAME.
@@ -158,7 +166,7 @@ function(strata_fuzzers)
       string(REGEX MATCHALL "[a-z0-9.]+[a-z0-9.-]*" words "${target}")
       list(REMOVE_ITEM words pragma target)
       list(TRANSFORM words PREPEND "-m" OUTPUT_VARIABLE options)
-      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${options}")
+      set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${options})
     endforeach()
   endif()
   add_executable(fuzz_seeds ${CMAKE_SOURCE_DIR}/tests/fuzz/seeds.cpp)

@@ -2,6 +2,7 @@
 // instruction set like kernels_impl.h. Order of the sums: int_blocks.h.
 
 using ByteLanes64 = std::int8_t __attribute__((vector_size(64)));
+using UnsignedBytes64 = std::uint8_t __attribute__((vector_size(64)));
 
 // sum[r] += x[0..3] . codes[r][0..3], unsigned by signed bytes, exact.
 STRATA_INLINE IntLanes dot4(const IntLanes& sum, const std::uint8_t* x, const IntLanes& codes) {

@@ -23,7 +23,6 @@
 #define STRATA_AVX2 1
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,f16c")
-#pragma GCC optimize("O3")
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 namespace strata::cpu {

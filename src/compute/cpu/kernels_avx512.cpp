@@ -24,7 +24,6 @@
 #define STRATA_AVX512 1
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")
-#pragma GCC optimize("O3")
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 namespace strata::cpu {

@@ -28,7 +28,6 @@
 #pragma GCC push_options
 #pragma GCC target( \
     "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512bitalg,gfni,bmi2,avx2,fma,f16c")
-#pragma GCC optimize("O3")
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 namespace strata::cpu {

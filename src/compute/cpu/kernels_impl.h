@@ -3,14 +3,21 @@
 // registers are narrower (lanes_neon.h says what it is on ARM). No include guard: included once a
 // file, inside it.
 
+#if defined(STRATA_SANITIZED)  // cmake/StrataBuild.cmake says why
+#define STRATA_INLINE static inline
+#define STRATA_METHOD inline
+#else
+#pragma GCC optimize("O3")
 #define STRATA_INLINE static inline __attribute__((always_inline))
 #define STRATA_METHOD inline __attribute__((always_inline))
+#endif
 
 #if defined(STRATA_NEON)
 #include "compute/cpu/lanes_neon.h"
 #else
 using Lanes = float __attribute__((vector_size(64)));
 using IntLanes = std::int32_t __attribute__((vector_size(64)));
+using WrappingLanes = std::uint32_t __attribute__((vector_size(64)));  // sums may overflow
 using LaneMask = IntLanes;
 #endif
 
@@ -144,8 +151,9 @@ STRATA_INLINE Lanes exp_lanes(const Lanes& x) {
   p = fma_lanes(p, r, all(C::c2));
   p = fma_lanes(p, r, all(1.0f));
   p = fma_lanes(p, r, all(1.0f));
-  const IntLanes exponent = (IntLanes)t - (IntLanes)all(C::magic);
-  Lanes result = (Lanes)((IntLanes)p + (exponent << 23));
+  // Of lanes below `low` these are anything.
+  const WrappingLanes exponent = (WrappingLanes)t - (WrappingLanes)all(C::magic);
+  Lanes result = (Lanes)((WrappingLanes)p + (exponent << 23));
   result = select(x < all(C::low), all(0.0f), result);
   return select(x == x, result, x);
 }

@@ -19,7 +19,6 @@
 
 // Set by hand: the compiler defines its own macros from the command line only, not from the pragma.
 #define STRATA_NEON 1
-#pragma GCC optimize("O3")
 
 namespace strata::cpu {
 namespace {

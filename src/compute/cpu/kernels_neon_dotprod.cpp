@@ -22,7 +22,6 @@
 #define STRATA_DOTPROD 1
 #pragma GCC push_options
 #pragma GCC target("arch=armv8.2-a+dotprod")
-#pragma GCC optimize("O3")
 
 namespace strata::cpu {
 namespace {

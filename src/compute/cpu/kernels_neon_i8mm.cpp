@@ -23,7 +23,6 @@
 #define STRATA_I8MM 1
 #pragma GCC push_options
 #pragma GCC target("arch=armv8.2-a+dotprod+i8mm")
-#pragma GCC optimize("O3")
 
 namespace strata::cpu {
 namespace {

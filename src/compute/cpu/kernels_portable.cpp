@@ -15,7 +15,6 @@
 #include "quant/blocks.h"
 #include "quant/codebooks.h"
 
-#pragma GCC optimize("O3")
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 namespace strata::cpu {

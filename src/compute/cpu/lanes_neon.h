@@ -67,11 +67,21 @@ STRATA_INLINE Lanes select(const LaneMask& m, const Lanes& x, const Lanes& y) {
           vbslq_f32(m.d, x.d, y.d)};
 }
 
+// Sums wrap, as those of registers do.
+using WrappingLanes = IntLanes;
+STRATA_INLINE int32x4_t wrapping_sum(int32x4_t x, int32x4_t y) {
+  return (int32x4_t)((uint32x4_t)x + (uint32x4_t)y);
+}
+STRATA_INLINE int32x4_t wrapping_difference(int32x4_t x, int32x4_t y) {
+  return (int32x4_t)((uint32x4_t)x - (uint32x4_t)y);
+}
 STRATA_INLINE IntLanes operator+(const IntLanes& x, const IntLanes& y) {
-  return {x.a + y.a, x.b + y.b, x.c + y.c, x.d + y.d};
+  return {wrapping_sum(x.a, y.a), wrapping_sum(x.b, y.b), wrapping_sum(x.c, y.c),
+          wrapping_sum(x.d, y.d)};
 }
 STRATA_INLINE IntLanes operator-(const IntLanes& x, const IntLanes& y) {
-  return {x.a - y.a, x.b - y.b, x.c - y.c, x.d - y.d};
+  return {wrapping_difference(x.a, y.a), wrapping_difference(x.b, y.b),
+          wrapping_difference(x.c, y.c), wrapping_difference(x.d, y.d)};
 }
 STRATA_INLINE IntLanes operator&(const IntLanes& x, std::int32_t y) {
   const int32x4_t v = vdupq_n_s32(y);

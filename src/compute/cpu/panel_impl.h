@@ -34,7 +34,7 @@ using Fill = void (*)(const std::byte* const* rows, std::size_t groups, std::siz
 // A few bytes in each lane, as bytes.
 STRATA_INLINE IntLanes bytes_minus(const IntLanes& bytes, std::int32_t zero) {
   const auto all = static_cast<std::int32_t>(static_cast<std::uint32_t>(zero) * 0x01010101u);
-  return (IntLanes)((ByteLanes64)bytes - (ByteLanes64)all_int(all));
+  return (IntLanes)((UnsignedBytes64)bytes - (UnsignedBytes64)all_int(all));
 }
 constexpr std::int32_t kNibbles = 0x0f0f0f0f;
 
