@@ -245,12 +245,13 @@ void CpuBackend::delta_rows(const DeltaNetWeights& weights, const Part& part, st
   normed.resize(stride);
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t r = part.first_row + first + i;
-    kernels_.rms_norm(scratch.out.data() + (waiting + i) * stride, weights.norm.data(), s.value_dim,
-                      shape_.residual.epsilon, normed.data());
+    const float* from = scratch.out.data() + (waiting + i) * stride;
     const float* z = b_.row(r) + head * s.value_dim;
     float* out = c_.row(r) + head * s.value_dim;
-    if (s.output_gate == GateActivation::sigmoid) {
-      std::memcpy(out, normed.data(), s.value_dim * sizeof(float));
+    const bool sigmoid = s.output_gate == GateActivation::sigmoid;
+    float* norm = sigmoid ? out : normed.data();
+    kernels_.rms_norm(from, weights.norm.data(), s.value_dim, shape_.residual.epsilon, norm);
+    if (sigmoid) {
       kernels_.sigmoid_product(out, z, s.value_dim);
     } else {
       std::memcpy(out, z, s.value_dim * sizeof(float));

@@ -389,13 +389,13 @@ static const TileTable& tiles_of(const IntFormat& format) {
 }
 
 // What is unpacked at a time: as much as the first cache holds beside the inputs of a tile. Two
-// blocks of fewer rows halve the comings and goings of the sums; words are read from further away
-// than the second cache, and meet more rows each time.
+// blocks of fewer rows halve the comings and goings of the sums; many words a row are read from
+// further away than the second cache, and meet more rows each time.
 struct PanelShape {
   std::size_t rows = kIntRows, blocks = 2;
 };
-static PanelShape panel_shape(const IntFormat& format) {
-  if (format.kind == BlockKind::group_words) return {2 * kIntRows, 1};
+static PanelShape panel_shape(const IntFormat& format, std::size_t width) {
+  if (format.kind == BlockKind::group_words && width > 2 * kBlock) return {2 * kIntRows, 1};
   return {};
 }
 constexpr std::size_t kMostPanels = 2, kMostRows = 2 * kIntRows;
@@ -434,10 +434,12 @@ static void int_panel(const IntFormat& format, const PanelShape& shape, const st
   const bool direct = row_count % kLanes == 0;
   for (std::size_t t = 0; t < tokens && streamed; ++t)
     streamed = reinterpret_cast<std::uintptr_t>(y[t]) % 64 == 0;
-  // As many tokens a tile as there is room for, in tiles of about one size.
-  const std::size_t turns = (tokens + kIntTokens - 1) / kIntTokens;
+  // As many tokens a tile as there is room for, in tiles of about one size; one less where floats
+  // are scaled with each group, which leaves the registers no room to move.
+  const std::size_t most =
+      format.kind == BlockKind::group_floats ? std::min<std::size_t>(kIntTokens, 5) : kIntTokens;
+  const std::size_t turns = (tokens + most - 1) / most;
   const std::size_t least = tokens / turns, larger_ones = tokens % turns;
-  const std::size_t turn_rows = (row_count + turns - 1) / turns;
   const bool asks = turns <= 3;  // while they multiply
   constexpr std::size_t block_groups = kBlock / 32;
   const std::size_t deep = shape.blocks * kBlock;
@@ -455,20 +457,15 @@ static void int_panel(const IntFormat& format, const PanelShape& shape, const st
                    scratch.panels[v / kIntVectors * shape.blocks + b]);
     }
     // The same blocks of the next panel, a little with each tile: all at once, the requests would
-    // keep those of the next fill waiting. The second cache keeps them until then; from there the
-    // next blocks of this panel are asked for.
+    // keep those of the next fill waiting.
     const std::size_t lines = next ? (row_count * bytes / turns + 63) / 64 : 0;
     const std::byte* later = next ? next + row_count * offset : matrix;
     TileSums sums{at == 0 ? zeros : scratch.sums.data(), at == 0 ? 0 : shape.rows,
                   last && direct ? y : scratch.kept.data(), last && direct && streamed};
-    std::size_t t = 0, row = 0;
+    std::size_t t = 0;
     for (std::size_t turn = 0; turn < turns; ++turn, later += 64 * lines) {
       const std::size_t count = turn < larger_ones ? least + 1 : least;
-      if (!asks) {
-        prefetch_run(later, 64 * lines);
-        const std::size_t end = last ? 0 : std::min(row_count, row + turn_rows);
-        for (; row < end; ++row) prefetch_run(rows[row] + offset + bytes, bytes);
-      }
+      if (!asks) prefetch_run(later, 64 * lines);
       for (std::size_t v = 0; v < vectors; v += kTileVectors) {
         const std::size_t height = std::min(kTileVectors, vectors - v);
         const bool asking = asks && v == 0;
@@ -510,7 +507,7 @@ static void int_gemm(const IntFormat& format, const std::byte* matrix, std::size
 #endif
   thread_local std::vector<float*> out;
   out.resize(tokens);
-  const PanelShape shape = panel_shape(format);
+  const PanelShape shape = panel_shape(format, width);
   for (std::size_t row = 0; row < row_count; row += shape.rows) {
     for (std::size_t t = 0; t < tokens; ++t) out[t] = y[t] + row;
     const std::size_t rest = row_count - row;
