@@ -440,7 +440,7 @@ static void int_panel(const IntFormat& format, const PanelShape& shape, const st
       format.kind == BlockKind::group_floats ? std::min<std::size_t>(kIntTokens, 5) : kIntTokens;
   const std::size_t turns = (tokens + most - 1) / most;
   const std::size_t least = tokens / turns, larger_ones = tokens % turns;
-  const bool asks = turns <= 3;  // while they multiply
+  const bool asks = turns <= 3, many = turns > 16;  // asks: while they multiply
   constexpr std::size_t block_groups = kBlock / 32;
   const std::size_t deep = shape.blocks * kBlock;
   for (std::size_t at = 0; at < width; at += deep) {
@@ -457,15 +457,23 @@ static void int_panel(const IntFormat& format, const PanelShape& shape, const st
                    scratch.panels[v / kIntVectors * shape.blocks + b]);
     }
     // The same blocks of the next panel, a little with each tile: all at once, the requests would
-    // keep those of the next fill waiting.
+    // keep those of the next fill waiting. Inputs of many tokens would push them out of the second
+    // cache until then: so many ask for this panel's next blocks.
     const std::size_t lines = next ? (row_count * bytes / turns + 63) / 64 : 0;
     const std::byte* later = next ? next + row_count * offset : matrix;
     TileSums sums{at == 0 ? zeros : scratch.sums.data(), at == 0 ? 0 : shape.rows,
                   last && direct ? y : scratch.kept.data(), last && direct && streamed};
-    std::size_t t = 0;
+    const std::byte* soon = last ? next : matrix + offset + bytes;
+    const std::size_t soon_rows = soon ? row_count : 0;
+    std::size_t t = 0, row = 0;
     for (std::size_t turn = 0; turn < turns; ++turn, later += 64 * lines) {
       const std::size_t count = turn < larger_ones ? least + 1 : least;
-      if (!asks) prefetch_run(later, 64 * lines);
+      if (many) {
+        for (; row < (turn + 1) * soon_rows / turns; ++row)
+          prefetch_run(soon + row * row_bytes, bytes);
+      } else if (!asks) {
+        prefetch_run(later, 64 * lines);
+      }
       for (std::size_t v = 0; v < vectors; v += kTileVectors) {
         const std::size_t height = std::min(kTileVectors, vectors - v);
         const bool asking = asks && v == 0;
