@@ -208,6 +208,7 @@ static void float_ragged(const FloatProduct& p) {
 template <class Stored>
 static void float_gemm_of(const FloatProduct& p) {
   const std::size_t tiles = (p.tokens + kFloatTokens - 1) / kFloatTokens;
+  if (tiles == 0) return;
   if (p.depth % kLanes != 0) return float_ragged<Stored>(p);
   if (p.tokens <= kInOrderTokens) return float_in_order<Stored>(p, tiles);
   float_in_runs<Stored>(p, tiles);
