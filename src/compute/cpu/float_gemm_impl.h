@@ -61,25 +61,29 @@ STRATA_INLINE void float_tile(const std::byte* const* rows, const float* const* 
     }
   };
   std::size_t k = from;
-  if constexpr (Ask)
+  if constexpr (Ask) {
     for (; k + Stored::step <= to; k += Stored::step) {
       prefetch_run(ahead, kFloatRows * Stored::bytes);
       ahead += kFloatRows * Stored::bytes;
       for (std::size_t i = 0; i < Stored::step; i += kLanes) sixteen(k + i);
     }
-  for (; k < to; k += kLanes) sixteen(k);
+    for (; k < to; k += kLanes) sixteen(k);
+  } else {
+    // At least once: sums that might stay zero would be written to memory.
+    do {
+      sixteen(k);
+      k += kLanes;
+    } while (k < to);
+  }
 }
 
 // y[t][row + r] = or += the sum over the lanes of sum[t][r], as sum_lanes().
 template <std::size_t Tokens>
 STRATA_INLINE void add_sums(const Lanes (&sum)[Tokens][kFloatRows], float* const* y,
                             std::size_t row, std::size_t count, bool first) {
-  const auto put = [&](std::size_t t, const float* sums) {
-    for (std::size_t r = 0; r < count; ++r)
-      y[t][row + r] = first ? sums[r] : y[t][row + r] + sums[r];
-  };
 #if defined(STRATA_AVX512)
   // Four rows of two tokens at a time.
+  const auto wanted = static_cast<__mmask8>((1 << count) - 1);
   for (std::size_t t = 0; t < Tokens; t += 2) {
     __m512 v[kFloatRows];
     for (std::size_t r = 0; r < kFloatRows; ++r) {
@@ -93,23 +97,20 @@ STRATA_INLINE void add_sums(const Lanes (&sum)[Tokens][kFloatRows], float* const
     v[0] = v[0] + _mm512_permute_ps(v[0], 0xb1);
     const __m512i places = _mm512_setr_epi32(0, 8, 2, 10, 4, 12, 6, 14, 0, 0, 0, 0, 0, 0, 0, 0);
     const __m256 sums = _mm512_castps512_ps256(_mm512_permutexvar_ps(places, v[0]));
-    const auto out = [&](std::size_t i, const __m128& four) {
-      if (t + i >= Tokens) return;
+    const __m128 four[2] = {_mm256_castps256_ps128(sums), _mm256_extractf128_ps(sums, 1)};
+    for (std::size_t i = 0; i < std::min<std::size_t>(2, Tokens - t); ++i) {
       float* to = y[t + i] + row;
-      if (count == kFloatRows) {
-        _mm_storeu_ps(to, first ? four : _mm_loadu_ps(to) + four);
-      } else {
-        put(t + i, reinterpret_cast<const float*>(&four));
-      }
-    };
-    out(0, _mm256_castps256_ps128(sums));
-    out(1, _mm256_extractf128_ps(sums, 1));
+      // What is added to -0 stays as it is.
+      const __m128 before = first ? _mm_set1_ps(-0.0f) : _mm_maskz_loadu_ps(wanted, to);
+      _mm_mask_storeu_ps(to, wanted, before + four[i]);
+    }
   }
 #else
   for (std::size_t t = 0; t < Tokens; ++t) {
     float sums[kFloatRows];
     for (std::size_t r = 0; r < kFloatRows; ++r) sums[r] = sum_lanes(sum[t][r]);
-    put(t, sums);
+    for (std::size_t r = 0; r < count; ++r)
+      y[t][row + r] = first ? sums[r] : y[t][row + r] + sums[r];
   }
 #endif
 }
@@ -129,8 +130,9 @@ STRATA_INLINE void float_rows(const FloatProduct& p, std::size_t begin, std::siz
   for (std::size_t row = begin; row < end; row += kFloatRows) {
     const std::size_t height = std::min(kFloatRows, end - row);
     const std::byte* rows[kFloatRows];
-    for (std::size_t r = 0; r < kFloatRows; ++r)
-      rows[r] = p.matrix + (row + std::min(r, height - 1)) * p.row_bytes;
+    rows[0] = p.matrix + row * p.row_bytes;
+    for (std::size_t r = 1; r < kFloatRows; ++r)
+      rows[r] = rows[r - 1] + (r < height ? p.row_bytes : 0);
     Lanes sum[Tokens][kFloatRows];
     float_tile<Stored, Tokens, Ask>(rows, x, from, to, ahead, sum);
     add_sums<Tokens>(sum, p.y + t, row, height, p.first && from == 0);
