@@ -329,14 +329,23 @@ void add_options(CLI::App& command, BenchArguments& a) {
   command.add_flag("--parts", a.parts, "Also time and bytes of each part of the network");
   CLI::Option* kernels = command.add_flag(
       "--kernels", a.kernels, "Also every matrix product there is, and which ones this run used");
-  CLI::Option* alone = command.add_flag("--kernel-speed", a.kernel_speed,
-                                        "Instead of a model, each matrix product alone: one row "
-                                        "from memory, and as many rows as prompts have");
+  command.add_flag("--kernel-speed", a.kernel_speed,
+                   "Instead of a model, each matrix product alone: one row from memory, and as "
+                   "many rows as prompts have; only --isa, --threads and --probe go with it");
   CLI::Option* json = add_json_option(command, a.json, "One JSON object instead of a table");
   command.add_flag("--csv", a.csv, "CSV instead of a table")->excludes(json)->excludes(kernels);
   kernels->excludes(json);
-  alone->excludes(json)->excludes(kernels);
   add_progress_option(command, a.progress);
+}
+
+// Nothing is ignored silently: there is no model then, and no test.
+void check_kernel_speed(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name();
+    const bool fits = name == "--kernel-speed" || name == "--isa" || name == "--threads" ||
+                      name == "--probe" || name == "--no-progress";
+    if (option->count() > 0 && !fits) throw CLI::ExcludesError("--kernel-speed", name);
+  }
 }
 
 }  // namespace
@@ -346,8 +355,10 @@ void register_bench(CLI::App& app, Invocation& invocation) {
   CLI::App* command = app.add_subcommand(
       "bench", "Measure prompt reading and decoding beside the machine's limits");
   add_options(*command, *arguments);
-  command->callback(
-      [arguments, &invocation] { invocation.run = [arguments] { return run_bench(*arguments); }; });
+  command->callback([arguments, command, &invocation] {
+    if (arguments->kernel_speed) check_kernel_speed(*command);
+    invocation.run = [arguments] { return run_bench(*arguments); };
+  });
 }
 
 }  // namespace strata

@@ -102,7 +102,7 @@ void register_logits(CLI::App& app, Invocation& invocation) {
   command->add_option("--threads", arguments->options.threads, "Threads (default: usable CPUs)")
       ->check(CLI::Validator(whole_number_between(0, kMostThreads), ""));
   command->add_option("--isa", arguments->options.isa,
-                      "Instruction set: portable, avx2 or avx512 (default: the best)");
+                      "Instruction set of the kernels (default: the best)");
   add_kv_option(*command, arguments->options.kv_type);
   add_progress_option(*command, arguments->progress);
   command->callback([arguments, &invocation] {

@@ -80,6 +80,13 @@ TEST_F(Bench, csv_has_a_row_a_test) {
   EXPECT_THAT(r.out, testing::StartsWith("test,kind,tokens,"));
   EXPECT_EQ(columns(r.out.substr(0, head)), columns(r.out.substr(head + 1, first - head - 1)));
   EXPECT_EQ(run("bench --csv --json").code, 2);
+  for (const std::string other :
+       {"--csv", "--json", "--kernels", "--parts", "--plan", "-p 4", "-m x"})
+    EXPECT_EQ(run("bench --kernel-speed " + other).code, 2) << other;
+  const Outcome unknown = run("bench --kernel-speed --isa none");
+  EXPECT_NE(unknown.code, 0);
+  EXPECT_NE(unknown.error.find("instruction set 'none' is not to be had"), std::string::npos)
+      << unknown.error;
 }
 
 TEST_F(Bench, a_table_with_parts) {

@@ -795,18 +795,7 @@ namespace strata {
 
 Result<std::unique_ptr<Backend>> make_cpu_backend(const NetworkShape& shape, std::uint32_t threads,
                                                   const std::string& isa) {
-  const auto supported = cpu::supported_kernels();
-  const cpu::Kernels* chosen = isa.empty() ? supported.front() : nullptr;
-  std::string names;
-  for (const cpu::Kernels* k : supported) {
-    names += names.empty() ? "" : ", ";
-    names += k->isa;
-    if (k->isa == isa) chosen = k;
-  }
-  if (!chosen) {
-    return fail(ErrorCode::unsupported,
-                "instruction set '{}' is not to be had on this CPU; it has {}", isa, names);
-  }
+  STRATA_ASSIGN(const cpu::Kernels* const chosen, cpu::kernels_of(isa));
   for (const NetworkShape::Layer& layer : shape.layers)
     if (layer.attention) STRATA_TRY(check_kv_type(shape.kv_type, layer.attention_shape.head_dim));
   return std::make_unique<cpu::CpuBackend>(shape, threads, *chosen);

@@ -152,9 +152,7 @@ class Measurement {
 Result<std::vector<KernelSpeed>> measure_kernels(std::uint32_t threads, std::size_t bytes,
                                                  const std::string& isa,
                                                  const std::string& format) {
-  const Kernels* kernels = supported_kernels().front();
-  for (const Kernels* k : supported_kernels())
-    if (k->isa == isa) kernels = k;
+  STRATA_ASSIGN(const Kernels* const kernels, kernels_of(isa));
   try {
     Measurement measurement(*kernels, threads, bytes);
     std::vector<KernelSpeed> speeds;

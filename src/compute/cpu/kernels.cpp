@@ -1,5 +1,6 @@
 #include "compute/cpu/kernels.h"
 
+#include <string>
 #include <vector>
 
 #if defined(__aarch64__)
@@ -37,6 +38,19 @@ std::span<const Kernels* const> supported_kernels() {
     return tables;
   }();
   return supported;
+}
+
+Result<const Kernels*> kernels_of(std::string_view isa) {
+  const auto supported = supported_kernels();
+  if (isa.empty()) return supported.front();
+  std::string names;
+  for (const Kernels* k : supported) {
+    if (k->isa == isa) return k;
+    names += names.empty() ? "" : ", ";
+    names += k->isa;
+  }
+  return fail(ErrorCode::unsupported,
+              "instruction set '{}' is not to be had on this CPU; it has {}", isa, names);
 }
 
 }  // namespace strata::cpu

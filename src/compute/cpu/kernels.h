@@ -12,6 +12,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/result.h"
 #include "compute/cpu/int_blocks.h"
 #include "compute/kv_type.h"
 
@@ -141,5 +142,7 @@ extern const Kernels kNeonI8mm;
 
 // The tables this CPU can run, best first.
 std::span<const Kernels* const> supported_kernels();
+// The one of this name, or the best for an empty name; `unsupported` with the names there are.
+Result<const Kernels*> kernels_of(std::string_view isa);
 
 }  // namespace strata::cpu

@@ -30,9 +30,7 @@ double fastest_seconds(const Body& body) {
 
 Result<MachineLimits> measure_machine(std::uint32_t threads, std::size_t bytes,
                                       const std::string& isa) {
-  const cpu::Kernels* kernels = cpu::supported_kernels().front();
-  for (const cpu::Kernels* k : cpu::supported_kernels())
-    if (k->isa == isa) kernels = k;
+  STRATA_ASSIGN(const cpu::Kernels* const kernels, cpu::kernels_of(isa));
   ThreadPool pool(threads);
   const std::size_t part = bytes / pool.threads() / 4096 * 4096;
   const std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[part * pool.threads()]);
