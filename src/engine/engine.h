@@ -88,7 +88,8 @@ struct ThinkingLimit {
   TokenId call_open = -1, call_close = -1;  // the tokens around a call; -1: there are none
   // Written where the model would stop inside its thinking without any answer or call. Holds
   // `close`; empty: it may stop there.
-  std::vector<TokenId> closing = {};
+  // (Its initializer lets designated ones leave it out.)
+  std::vector<TokenId> closing = {};  // NOLINT(readability-redundant-member-init)
 };
 // What text that goes round in circles (loop_finder.h) leads to: nothing; the end of the answer as
 // `length`; or, once, the wrap-up, where it is thinking that does so.
@@ -325,6 +326,7 @@ class Engine {
   // nothing has changed; one that stands there is replaced if it is a saved conversation, once the
   // new one is whole. What was restored serves the next prompt that begins with it. Forgetting
   // leaves the beginnings that other conversations go on from.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): other engines keep both.
   virtual void conversation(ConversationTask task, ConversationDone done) {
     (void)task;
     done(fail(ErrorCode::unsupported, "this engine keeps no conversations"));
