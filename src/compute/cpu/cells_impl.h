@@ -17,33 +17,6 @@ STRATA_INLINE std::size_t cell_offset(std::size_t d) {
   return d / quant::BlockQ4_0::values * sizeof(quant::BlockQ4_0);
 }
 
-STRATA_INLINE Lanes halves_at(const std::byte* p) {
-#if defined(STRATA_AVX512)
-  return (Lanes)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-#elif defined(STRATA_AVX2)
-  union {
-    Lanes whole;
-    __m256 half[2];
-  } r;
-  for (int i = 0; i < 2; ++i)
-    r.half[i] = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p) + i));
-  return r.whole;
-#elif defined(STRATA_NEON)
-  const auto* halves = reinterpret_cast<const __fp16*>(p);
-  const float16x8_t low = vld1q_f16(halves), high = vld1q_f16(halves + 8);
-  return {vcvt_f32_f16(vget_low_f16(low)), vcvt_high_f32_f16(low), vcvt_f32_f16(vget_low_f16(high)),
-          vcvt_high_f32_f16(high)};
-#else
-  Lanes r;
-  for (std::size_t i = 0; i < kLanes; ++i) {
-    std::uint16_t half = 0;
-    std::memcpy(&half, p + 2 * i, sizeof half);
-    r[i] = half_to_float(half);
-  }
-  return r;
-#endif
-}
-
 // 16 codes times their scale: a product of 8 and 11 bits, exact.
 using Codes = signed char __attribute__((vector_size(16)));
 STRATA_INLINE Lanes scaled_codes(const Codes& codes, const Lanes& scale) {
@@ -82,8 +55,8 @@ STRATA_INLINE void load_cell(const std::byte* cell, std::size_t d, Lanes* values
     values[0] = load(reinterpret_cast<const float*>(at));
     values[1] = load(reinterpret_cast<const float*>(at) + kLanes);
   } else if constexpr (Format == CellFormat::f16) {
-    values[0] = halves_at(at);
-    values[1] = halves_at(at + 2 * kLanes);
+    values[0] = halves(at);
+    values[1] = halves(at + 2 * kLanes);
   } else if constexpr (Format == CellFormat::int8) {
     const auto* block = reinterpret_cast<const CellBlock8*>(cell) + d / CellBlock8::values;
     const Lanes scale = all(half_at(block->d));
